@@ -1,0 +1,2 @@
+//! Placeholder, filled by the commits that follow.
+fn main() {}

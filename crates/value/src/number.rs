@@ -1,0 +1,185 @@
+//! A JSON number: what it is worth, and how it was written.
+//!
+//! All arithmetic and comparison is on binary64, as the service does it. The spelling is kept only
+//! where it differs from the canonical one, so that `1.0` and `9007199254740993` come back as they
+//! were sent and the common number costs no allocation.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// A number. Equality is by value: `1`, `1.0` and `1e0` are equal, and so are `0` and `-0`.
+#[derive(Clone, Debug)]
+pub struct Number {
+    value: f64,
+    /// How it was written, where that is not what [`write_canonical`] gives.
+    spelling: Option<Box<str>>,
+}
+
+impl Number {
+    /// For the parser: a valid JSON number whose spelling is known to be canonical.
+    pub(crate) fn canonical(value: f64) -> Number {
+        Number { value, spelling: None }
+    }
+
+    /// For the parser: a valid JSON number that may be spelled in any way.
+    pub(crate) fn spelled(value: f64, text: &str) -> Number {
+        let mut canonical = String::new();
+        write_canonical(value, &mut canonical);
+        let spelling = if canonical == text { None } else { Some(text.into()) };
+        Number { value, spelling }
+    }
+
+    /// The value as binary64.
+    pub fn as_f64(&self) -> f64 {
+        self.value
+    }
+
+    /// The value, if it is an integer of 64 bits. Digits beyond the precision of binary64 count
+    /// when the number was spelled with them: `9007199254740993` is that, not `…992`.
+    pub fn as_i64(&self) -> Option<i64> {
+        if let Some(integer) = self.spelling.as_ref().and_then(|text| text.parse().ok()) {
+            return Some(integer);
+        }
+        let in_range = self.value >= -TWO_POW_63 && self.value < TWO_POW_63;
+        (in_range && self.value.fract() == 0.0).then_some(self.value as i64)
+    }
+
+    /// The spelling: as it was written, else the canonical one.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.spelling {
+            Some(text) => Cow::Borrowed(text),
+            None => {
+                let mut text = String::new();
+                write_canonical(self.value, &mut text);
+                Cow::Owned(text)
+            }
+        }
+    }
+
+    /// Appends the JSON text. JSON has no word for what is not finite; like the service's own
+    /// writer we say it as a string.
+    pub(crate) fn write(&self, out: &mut String) {
+        match &self.spelling {
+            Some(text) => out.push_str(text),
+            None if self.value.is_finite() => write_canonical(self.value, out),
+            None => {
+                out.push('"');
+                write_canonical(self.value, out);
+                out.push('"');
+            }
+        }
+    }
+}
+
+const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
+const TWO_POW_53: i64 = 1 << 53;
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Number) -> bool {
+        self.value == other.value
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Number {
+        Number::canonical(value)
+    }
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Number {
+        if (-TWO_POW_53..=TWO_POW_53).contains(&value) {
+            return Number::canonical(value as f64);
+        }
+        Number::spelled(value as f64, &value.to_string())
+    }
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Number {
+        if value <= TWO_POW_53 as u64 {
+            return Number::canonical(value as f64);
+        }
+        Number::spelled(value as f64, &value.to_string())
+    }
+}
+
+impl From<i32> for Number {
+    fn from(value: i32) -> Number {
+        Number::canonical(value.into())
+    }
+}
+
+impl From<u32> for Number {
+    fn from(value: u32) -> Number {
+        Number::canonical(value.into())
+    }
+}
+
+impl From<usize> for Number {
+    fn from(value: usize) -> Number {
+        Number::from(value as u64)
+    }
+}
+
+/// Appends what JavaScript's `Number.prototype.toString` gives, except that `-0` keeps its sign.
+fn write_canonical(value: f64, out: &mut String) {
+    if value.is_nan() {
+        out.push_str("NaN");
+        return;
+    }
+    if value.is_infinite() {
+        out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
+        return;
+    }
+    if value == 0.0 {
+        out.push_str(if value.is_sign_negative() { "-0" } else { "0" });
+        return;
+    }
+    if value.fract() == 0.0 && value.abs() <= TWO_POW_53 as f64 {
+        write!(out, "{}", value as i64).expect("writing to a string cannot fail");
+        return;
+    }
+    write_shortest(value, out);
+}
+
+/// Lays out the shortest digits that read back as `value` the way ECMAScript does: plain from 1e-6
+/// to below 1e21, with an exponent outside.
+fn write_shortest(value: f64, out: &mut String) {
+    let scientific = format!("{:e}", value.abs());
+    let (mantissa, exponent) = scientific.split_once('e').expect("LowerExp writes an exponent");
+    let exponent: i32 = exponent.parse().expect("LowerExp writes a decimal exponent");
+    let digits: String = mantissa.chars().filter(|digit| *digit != '.').collect();
+    let count = digits.len() as i32;
+    // The decimal point stands behind this many digits.
+    let point = exponent + 1;
+    if value < 0.0 {
+        out.push('-');
+    }
+    if (count..=21).contains(&point) {
+        out.push_str(&digits);
+        push_zeros((point - count) as usize, out);
+    } else if (1..=21).contains(&point) {
+        let (whole, fraction) = digits.split_at(point as usize);
+        out.push_str(whole);
+        out.push('.');
+        out.push_str(fraction);
+    } else if (-5..=0).contains(&point) {
+        out.push_str("0.");
+        push_zeros(-point as usize, out);
+        out.push_str(&digits);
+    } else {
+        out.push_str(mantissa);
+        write!(out, "e{exponent:+}").expect("writing to a string cannot fail");
+    }
+}
+
+fn push_zeros(count: usize, out: &mut String) {
+    out.extend(std::iter::repeat_n('0', count));
+}

@@ -1,0 +1,260 @@
+//! Turns a value into bytes that sort as the value does.
+//!
+//! An index is a run of ordered bytes, so comparing two encodings must give the same answer as
+//! comparing the two values: by type first (undefined, null, false, true, number, string, array,
+//! object), then by content. An encoding starts with a type byte, never zero.
+//!
+//! - A number is eight bytes: binary64 with the sign bit flipped, all bits flipped when negative.
+//!   -0 becomes 0, because queries cannot tell them apart.
+//! - A string escapes the zero byte as `00 FF` and ends with `00 00`, so that a prefix sorts first.
+//! - An array is its elements and a zero byte. So is an object, of its members by ascending name,
+//!   each a string and a value: equal objects get equal bytes whatever their order.
+//!
+//! No encoding is a prefix of another, hence tuples are encoded by writing their parts one behind
+//! the other.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::json::DEPTH_LIMIT;
+use crate::{Number, Object, Value};
+
+const END: u8 = 0;
+const UNDEFINED: u8 = 1;
+const NULL: u8 = 2;
+const FALSE: u8 = 3;
+const TRUE: u8 = 4;
+const NUMBER: u8 = 5;
+const STRING: u8 = 6;
+const ARRAY: u8 = 7;
+const OBJECT: u8 = 8;
+
+/// Appends the encoding of a value; `None` is undefined.
+pub fn encode(value: Option<&Value>, out: &mut Vec<u8>) {
+    match value {
+        None => out.push(UNDEFINED),
+        Some(Value::Null) => out.push(NULL),
+        Some(Value::Bool(false)) => out.push(FALSE),
+        Some(Value::Bool(true)) => out.push(TRUE),
+        Some(Value::Number(number)) => encode_f64(number.as_f64(), out),
+        Some(Value::String(text)) => encode_str(text, out),
+        Some(Value::Array(elements)) => {
+            out.push(ARRAY);
+            elements.iter().for_each(|element| encode(Some(element), out));
+            out.push(END);
+        }
+        Some(Value::Object(object)) => encode_object(object, out),
+    }
+}
+
+fn encode_object(object: &Object, out: &mut Vec<u8>) {
+    out.push(OBJECT);
+    for (name, value) in object.sorted() {
+        encode_str(name, out);
+        encode(Some(value), out);
+    }
+    out.push(END);
+}
+
+/// Appends the encoding of a number.
+pub fn encode_f64(value: f64, out: &mut Vec<u8>) {
+    out.push(NUMBER);
+    out.extend_from_slice(&ordered_bits(value).to_be_bytes());
+}
+
+/// Appends the encoding of a string.
+pub fn encode_str(text: &str, out: &mut Vec<u8>) {
+    out.push(STRING);
+    let mut copied = 0;
+    for (offset, byte) in text.bytes().enumerate() {
+        if byte == 0 {
+            out.extend_from_slice(&text.as_bytes()[copied..=offset]);
+            out.push(0xff);
+            copied = offset + 1;
+        }
+    }
+    out.extend_from_slice(&text.as_bytes()[copied..]);
+    out.extend_from_slice(&[0, 0]);
+}
+
+const SIGN: u64 = 1 << 63;
+
+/// Bits that compare as the numbers do. The two zeros are one, and so are all NaNs, above infinity.
+pub(crate) fn ordered_bits(value: f64) -> u64 {
+    let value = if value == 0.0 { 0.0 } else { value };
+    let bits = if value.is_nan() { f64::NAN.to_bits() & !SIGN } else { value.to_bits() };
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+fn from_ordered_bits(bits: u64) -> f64 {
+    f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
+}
+
+/// Bytes that [`encode`] did not write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderError {
+    /// The byte that does not fit.
+    pub offset: usize,
+}
+
+impl fmt::Display for OrderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ordered encoding is malformed at byte {}", self.offset)
+    }
+}
+
+impl std::error::Error for OrderError {}
+
+/// Reads the value at the front, and says how many bytes it took. Equal to what was encoded, but
+/// for the spelling of numbers and the order of an object's members.
+pub fn decode(bytes: &[u8]) -> Result<(Option<Value>, usize), OrderError> {
+    let mut decoder = Decoder { bytes, offset: 0, depth_left: DEPTH_LIMIT };
+    let value = decoder.value()?;
+    Ok((value, decoder.offset))
+}
+
+struct Decoder<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    depth_left: usize,
+}
+
+impl Decoder<'_> {
+    fn malformed(&self) -> OrderError {
+        OrderError { offset: self.offset }
+    }
+
+    fn value(&mut self) -> Result<Option<Value>, OrderError> {
+        let kind = *self.bytes.get(self.offset).ok_or_else(|| self.malformed())?;
+        if !(UNDEFINED..=OBJECT).contains(&kind) {
+            return Err(self.malformed());
+        }
+        self.offset += 1;
+        Ok(Some(match kind {
+            UNDEFINED => return Ok(None),
+            NULL => Value::Null,
+            FALSE => Value::Bool(false),
+            TRUE => Value::Bool(true),
+            NUMBER => Value::Number(self.number()?),
+            STRING => Value::String(self.string()?),
+            _ => self.nested(kind)?,
+        }))
+    }
+
+    fn nested(&mut self, kind: u8) -> Result<Value, OrderError> {
+        self.depth_left = self.depth_left.checked_sub(1).ok_or_else(|| self.malformed())?;
+        let value = match kind {
+            ARRAY => self.array()?,
+            _ => self.object()?,
+        };
+        self.depth_left += 1;
+        Ok(value)
+    }
+
+    fn number(&mut self) -> Result<Number, OrderError> {
+        let bytes = self.bytes[self.offset..].first_chunk().ok_or_else(|| self.malformed())?;
+        self.offset += bytes.len();
+        Ok(Number::from(from_ordered_bits(u64::from_be_bytes(*bytes))))
+    }
+
+    fn string(&mut self) -> Result<String, OrderError> {
+        let start = self.offset;
+        let mut text = Vec::new();
+        loop {
+            match (self.bytes.get(self.offset), self.bytes.get(self.offset + 1)) {
+                (Some(0), Some(0)) => break,
+                (Some(0), Some(0xff)) => {
+                    text.push(0);
+                    self.offset += 2;
+                }
+                (Some(0) | None, _) => return Err(self.malformed()),
+                (Some(&byte), _) => {
+                    text.push(byte);
+                    self.offset += 1;
+                }
+            }
+        }
+        self.offset += 2;
+        String::from_utf8(text).map_err(|_| OrderError { offset: start })
+    }
+
+    fn array(&mut self) -> Result<Value, OrderError> {
+        let mut elements = Vec::new();
+        while !self.take_end() {
+            elements.push(self.value()?.ok_or_else(|| self.malformed())?);
+        }
+        Ok(Value::Array(elements))
+    }
+
+    fn object(&mut self) -> Result<Value, OrderError> {
+        let mut members: Vec<(String, Value)> = Vec::new();
+        while !self.take_end() {
+            if self.bytes.get(self.offset) != Some(&STRING) {
+                return Err(self.malformed());
+            }
+            self.offset += 1;
+            let name = self.string()?;
+            // Ascending names, as they were written, are also distinct names.
+            if members.last().is_some_and(|(previous, _)| *previous >= name) {
+                return Err(self.malformed());
+            }
+            let value = self.value()?.ok_or_else(|| self.malformed())?;
+            members.push((name, value));
+        }
+        Ok(Value::Object(Object::from_distinct(members)))
+    }
+
+    fn take_end(&mut self) -> bool {
+        let at_end = self.bytes.get(self.offset) == Some(&END);
+        self.offset += usize::from(at_end);
+        at_end
+    }
+}
+
+/// Compares two values, `None` being undefined. The same order as that of the encodings.
+pub fn compare(left: Option<&Value>, right: Option<&Value>) -> Ordering {
+    match (left, right) {
+        (Some(Value::Number(left)), Some(Value::Number(right))) => {
+            ordered_bits(left.as_f64()).cmp(&ordered_bits(right.as_f64()))
+        }
+        (Some(Value::String(left)), Some(Value::String(right))) => left.cmp(right),
+        (Some(Value::Array(left)), Some(Value::Array(right))) => compare_arrays(left, right),
+        (Some(Value::Object(left)), Some(Value::Object(right))) => compare_objects(left, right),
+        _ => type_rank(left).cmp(&type_rank(right)),
+    }
+}
+
+fn compare_arrays(left: &[Value], right: &[Value]) -> Ordering {
+    for (left, right) in left.iter().zip(right) {
+        let ordering = compare(Some(left), Some(right));
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    left.len().cmp(&right.len())
+}
+
+fn compare_objects(left: &Object, right: &Object) -> Ordering {
+    let (left, right) = (left.sorted(), right.sorted());
+    for ((left_name, left_value), (right_name, right_value)) in left.iter().zip(&right) {
+        let ordering = left_name.cmp(right_name);
+        let ordering = ordering.then_with(|| compare(Some(left_value), Some(right_value)));
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    left.len().cmp(&right.len())
+}
+
+fn type_rank(value: Option<&Value>) -> u8 {
+    match value {
+        None => UNDEFINED,
+        Some(Value::Null) => NULL,
+        Some(Value::Bool(false)) => FALSE,
+        Some(Value::Bool(true)) => TRUE,
+        Some(Value::Number(_)) => NUMBER,
+        Some(Value::String(_)) => STRING,
+        Some(Value::Array(_)) => ARRAY,
+        Some(Value::Object(_)) => OBJECT,
+    }
+}

@@ -1,1 +1,31 @@
-//! Placeholder, filled by the commits that follow.
+//! Ranges of ordered bytes with versions and commits, and the engines behind them.
+//!
+//! The database above cuts its data into *ranges*. A range holds ordered byte keys and has a
+//! version, its LSN, which grows by one with every commit. Reads work on snapshots; writes are
+//! operations that the engine runs one after the other and commits in groups. This crate knows bytes
+//! only: no documents, no JSON, no partitions.
+//!
+//! In reading order: [`RangeStore`] is the seam that the database uses, [`Engine`] implements it
+//! over any [`OrderedStore`], and [`Memory`] is the simplest of those.
+
+mod committer;
+mod engine;
+mod error;
+mod memory;
+mod ordered;
+mod overlay;
+mod queue;
+mod range;
+mod recent;
+mod row;
+mod transaction;
+
+pub use engine::{Engine, InMemory, RangeSnapshot};
+pub use error::Error;
+pub use memory::{Memory, MemorySnapshot};
+pub use ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit};
+pub use range::{
+    COMMIT_BYTES_MAX, Committed, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, Pressure, RangeId,
+    RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View,
+};
+pub use transaction::Transaction;

@@ -1,0 +1,373 @@
+//! Makes a [`RangeStore`] of any [`OrderedStore`].
+//!
+//! Three parts share the work. Callers put tasks into a bounded queue; one thread, the committer,
+//! takes them out in order and is the only writer; what it has made durable it shows on the *board*,
+//! from which readers take snapshots without meeting the committer. Closing, in order or after a
+//! failed write, empties the board, and with it everything is refused.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    ops::Bound,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use bytes::Bytes;
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    Committed, Direction, Error, Lsn, Memory, Operation, OrderedSnapshot, OrderedStore, Pressure,
+    RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View, Visit,
+    committer::{self, Answer, Control, Guard, Job, Ran, Task},
+    ordered::is_empty_interval,
+    queue::{Limit, Queue},
+    row,
+};
+
+/// What may wait for the committer before callers are told to come back later.
+const QUEUE_LIMIT: Limit = Limit { count: 8192, size_bytes: 64 * 1024 * 1024 };
+
+/// A range store that forgets everything.
+pub type InMemory = Engine<Memory>;
+
+/// A range store over an ordered store.
+pub struct Engine<O: OrderedStore> {
+    shared: Arc<Shared<O>>,
+    committer: Option<JoinHandle<()>>,
+    finished: watch::Receiver<Option<Result<(), Error>>>,
+}
+
+impl<O: OrderedStore> std::fmt::Debug for Engine<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("pressure", &self.pressure()).finish_non_exhaustive()
+    }
+}
+
+/// What the callers and the committer share.
+pub(crate) struct Shared<O: OrderedStore> {
+    pub(crate) store: O,
+    pub(crate) queue: Queue<Task>,
+    pub(crate) board: Arc<Board<O::Snapshot>>,
+    /// Whether the store should be prepared for a fast opening when the queue ends.
+    pub(crate) is_orderly: AtomicBool,
+    /// Whether the store was about to stop its writers after the last commit.
+    pub(crate) is_overloaded: AtomicBool,
+    /// How many ranges still have rows to remove.
+    pub(crate) erasing: AtomicUsize,
+}
+
+/// The newest durable state. Readers look here, and only the committer changes it.
+#[derive(Debug)]
+pub(crate) struct Board<S> {
+    published: RwLock<Published<S>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Published<S> {
+    /// `None` once the engine is closed.
+    pub(crate) snapshot: Option<Arc<S>>,
+    /// The LSN of every range that can be read; senders wake those who wait for it.
+    pub(crate) ranges: HashMap<RangeId, watch::Sender<Lsn>>,
+}
+
+impl<S> Board<S> {
+    pub(crate) fn new(published: Published<S>) -> Self {
+        Self { published: RwLock::new(published) }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Published<S>> {
+        self.published.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<S>> {
+        self.published.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes everything down: readers are refused and waiting ones wake up.
+    pub(crate) fn clear(&self) {
+        let mut published = self.write();
+        published.snapshot = None;
+        published.ranges.clear();
+    }
+}
+
+impl<S> Published<S> {
+    fn range(&self, range: RangeId) -> Result<(&Arc<S>, &watch::Sender<Lsn>), Error> {
+        let snapshot = self.snapshot.as_ref().ok_or(Error::Closed)?;
+        let lsn = self.ranges.get(&range).ok_or(Error::NoRange(range))?;
+        Ok((snapshot, lsn))
+    }
+}
+
+impl Engine<Memory> {
+    /// An empty range store in memory.
+    pub fn new() -> Self {
+        Self::with_store(Memory::new())
+            .expect("an empty store is not corrupt, and threads can start")
+    }
+}
+
+impl Default for Engine<Memory> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<O: OrderedStore> Engine<O> {
+    /// Opens a range store over what the ordered store holds.
+    pub fn with_store(store: O) -> Result<Self, Error> {
+        let (finish, finished) = watch::channel(None);
+        let (shared, committer) = committer::start(store, Queue::new(QUEUE_LIMIT), finish)?;
+        Ok(Self { shared, committer: Some(committer), finished })
+    }
+
+    fn enqueue(&self, size_bytes: usize, task: Task) -> Result<(), Error> {
+        if self.shared.is_overloaded.load(Ordering::Relaxed) {
+            if self.shared.store.load().is_overloaded {
+                return Err(Error::Busy);
+            }
+            self.shared.is_overloaded.store(false, Ordering::Relaxed);
+        }
+        self.shared.queue.push(size_bytes, task)
+    }
+
+    fn control(&self, control: Control) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        let (answer, answered) = oneshot::channel();
+        // Control tasks are rare and free resources, so an overloaded store takes them.
+        let queued = self.shared.queue.push(0, Task::Control { control, answer });
+        async move {
+            queued?;
+            answered.await.unwrap_or(Err(Error::Closed))
+        }
+    }
+
+    fn operate<P: Operation>(
+        &self,
+        range: RangeId,
+        guard: Option<Guard>,
+        operation: P,
+    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
+    {
+        let size_bytes = operation.size_bytes() + guard.as_ref().map_or(0, Guard::size_bytes);
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Submitted { operation, result: None, answer });
+        let queued = self.enqueue(size_bytes, Task::Operation { range, guard, job });
+        async move {
+            queued?;
+            answered.await.unwrap_or(Err(SubmitError::Storage(Error::Closed)))
+        }
+    }
+}
+
+impl<O: OrderedStore> Drop for Engine<O> {
+    /// Commits what was submitted and stops, without preparing for a fast opening.
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(committer) = self.committer.take()
+            && committer.thread().id() != std::thread::current().id()
+        {
+            // Its panic, if any, has already been seen by those who waited for it.
+            let _ = committer.join();
+        }
+    }
+}
+
+impl<O: OrderedStore> RangeStore for Engine<O> {
+    type Snapshot = RangeSnapshot<O::Snapshot>;
+
+    fn snapshot(&self, range: RangeId) -> Result<Self::Snapshot, Error> {
+        let published = self.shared.board.read();
+        let (snapshot, lsn) = published.range(range)?;
+        Ok(RangeSnapshot { range, lsn: *lsn.borrow(), store: Arc::clone(snapshot) })
+    }
+
+    fn submit<P: Operation>(
+        &self,
+        range: RangeId,
+        operation: P,
+    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
+    {
+        self.operate(range, None, operation)
+    }
+
+    fn begin(&self, range: RangeId) -> Result<Transaction<Self::Snapshot>, Error> {
+        Ok(Transaction::new(range, self.snapshot(range)?))
+    }
+
+    fn commit(
+        &self,
+        transaction: Transaction<Self::Snapshot>,
+    ) -> impl Future<Output = Result<Lsn, Error>> + Send + use<O> {
+        let committed = self.commit_with(transaction, Nothing);
+        async move {
+            match committed.await {
+                Ok(committed) => Ok(committed.lsn),
+                Err(SubmitError::Refused(never, _)) => match never {},
+                Err(SubmitError::Storage(error)) => Err(error),
+            }
+        }
+    }
+
+    fn commit_with<P: Operation>(
+        &self,
+        transaction: Transaction<Self::Snapshot>,
+        operation: P,
+    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
+    {
+        let (range, pinned, reads, writes) = transaction.into_parts();
+        self.operate(range, Some(Guard { pinned, reads, writes }), operation)
+    }
+
+    fn create_ranges(
+        &self,
+        ranges: &[RangeId],
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        self.control(Control::Create(ranges.to_vec()))
+    }
+
+    fn seal(&self, range: RangeId) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        self.control(Control::Seal(range))
+    }
+
+    fn erase(&self, range: RangeId) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        self.control(Control::Erase(range))
+    }
+
+    fn ranges(&self) -> Vec<(RangeId, Lsn)> {
+        let published = self.shared.board.read();
+        let mut ranges: Vec<_> =
+            published.ranges.iter().map(|(range, lsn)| (*range, *lsn.borrow())).collect();
+        drop(published);
+        ranges.sort_unstable();
+        ranges
+    }
+
+    fn wait(
+        &self,
+        range: RangeId,
+        beyond: Lsn,
+    ) -> impl Future<Output = Result<Lsn, Error>> + Send + use<O> {
+        let board = Arc::clone(&self.shared.board);
+        let lsn = board.read().range(range).map(|(_, lsn)| lsn.subscribe());
+        async move {
+            match lsn?.wait_for(|lsn| *lsn > beyond).await {
+                Ok(lsn) => Ok(*lsn),
+                // The sender is gone, because the range or the whole engine is.
+                Err(_) => Err(board.read().range(range).err().unwrap_or(Error::NoRange(range))),
+            }
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let (queued, queued_bytes) = self.shared.queue.len();
+        Pressure {
+            queued,
+            queued_bytes,
+            erasing: self.shared.erasing.load(Ordering::Relaxed),
+            load: self.shared.store.load(),
+        }
+    }
+
+    fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        self.shared.is_orderly.store(true, Ordering::Release);
+        self.shared.queue.close();
+        let mut finished = self.finished.clone();
+        async move {
+            match finished.wait_for(Option::is_some).await {
+                Ok(result) => result.clone().unwrap_or(Ok(())),
+                Err(_) => Err(Error::Closed),
+            }
+        }
+    }
+}
+
+/// A version of a range of an [`Engine`].
+#[derive(Debug)]
+pub struct RangeSnapshot<S> {
+    range: RangeId,
+    lsn: Lsn,
+    store: Arc<S>,
+}
+
+// Not derived, because the snapshot below need not be cloned for it.
+impl<S> Clone for RangeSnapshot<S> {
+    fn clone(&self) -> Self {
+        Self { range: self.range, lsn: self.lsn, store: Arc::clone(&self.store) }
+    }
+}
+
+impl<S: OrderedSnapshot> Snapshot for RangeSnapshot<S> {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        row::with_content_key(self.range, key, |key| self.store.get(key))
+    }
+
+    fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), Error> {
+        if is_empty_interval(from, to) {
+            return Ok(());
+        }
+        let (from, to) = row::content_bounds(self.range, from, to);
+        let (from, to) = (from.as_ref().map(Bytes::as_ref), to.as_ref().map(Bytes::as_ref));
+        self.store
+            .scan(from, to, direction, &mut |key, value| visit(&key[row::PREFIX_BYTES..], value))
+    }
+}
+
+/// The operation of a transaction that brings all its writes along.
+struct Nothing;
+
+impl Operation for Nothing {
+    type Output = ();
+    type Refusal = std::convert::Infallible;
+
+    fn run(&mut self, _: &mut dyn View) -> Result<(), Stop<Self::Refusal>> {
+        Ok(())
+    }
+}
+
+/// An operation on its way through the committer, with its result once it has run.
+struct Submitted<P: Operation> {
+    operation: P,
+    result: Option<Result<P::Output, P::Refusal>>,
+    answer: oneshot::Sender<Result<Committed<P::Output>, SubmitError<P::Refusal>>>,
+}
+
+impl<P: Operation> Job for Submitted<P> {
+    fn run(&mut self, view: &mut dyn View) -> Ran {
+        match self.operation.run(view) {
+            Ok(output) => {
+                self.result = Some(Ok(output));
+                Ran::Done
+            }
+            Err(Stop::Refused(refusal)) => {
+                self.result = Some(Err(refusal));
+                Ran::Refused
+            }
+            Err(Stop::Storage(error)) => Ran::Failed(error),
+        }
+    }
+
+    fn answer(self: Box<Self>, answer: Answer) {
+        let answer = match (answer, self.result) {
+            (Ok(lsn), Some(Ok(output))) => Ok(Committed { lsn, output }),
+            (Ok(lsn), Some(Err(refusal))) => Err(SubmitError::Refused(refusal, lsn)),
+            (Ok(_), None) => Err(SubmitError::Storage(Error::Closed)),
+            (Err(error), _) => Err(SubmitError::Storage(error)),
+        };
+        // The caller may have gone; the commit stands all the same.
+        let _ = self.answer.send(answer);
+    }
+}

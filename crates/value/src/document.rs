@@ -159,7 +159,7 @@ impl Document {
     }
 }
 
-fn is_system(name: &str) -> bool {
+pub(crate) fn is_system(name: &str) -> bool {
     name.starts_with('_') && SYSTEM_PROPERTIES.contains(&name)
 }
 

@@ -16,6 +16,8 @@ mod partition_key;
 mod patch;
 mod path;
 mod rid;
+#[cfg(test)]
+mod samples;
 mod tree;
 
 pub use document::{Document, DocumentError, SYSTEM_PROPERTIES, SystemProperties};
@@ -25,11 +27,11 @@ pub use json::{JsonError, write_string};
 pub use murmur::{murmur3_x64_128, murmur3_x86_32};
 pub use number::Number;
 pub use object::Object;
-pub use order::{compare, decode, encode, encode_f64, encode_str};
+pub use order::{OrderError, compare, decode, encode, encode_f64, encode_str};
 pub use partition_key::{
     Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKind, Unusable,
 };
-pub use patch::{Patch, PatchError, PatchKind, PatchOperation};
+pub use patch::{Patch, PatchError, PatchKind, PatchOperation, Pointer};
 pub use path::{Path, PathError};
 pub use rid::{
     ClientEncryptionKeyRid, ConflictRid, ContainerRid, DatabaseRid, DocumentRid, OfferRid,

@@ -161,3 +161,57 @@ impl IntoIterator for Object {
         self.members.into_iter()
     }
 }
+
+impl<'a> IntoIterator for &'a Object {
+    type Item = (&'a str, &'a Value);
+    type IntoIter = std::iter::Map<
+        std::slice::Iter<'a, (String, Value)>,
+        fn(&'a (String, Value)) -> (&'a str, &'a Value),
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.members.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(object: &Object) -> Vec<&str> {
+        object.keys().collect()
+    }
+
+    #[test]
+    fn keeps_the_order_of_insertion() {
+        let mut object = Object::from([("b", 1), ("a", 2), ("b", 3)]);
+        assert_eq!(names(&object), ["b", "a"]);
+        assert_eq!(object.get("b"), Some(&Value::from(3)));
+        assert_eq!(object.insert("b", 4), Some(Value::from(3)));
+        assert_eq!(object.insert("c", 5), None);
+        assert_eq!(names(&object), ["b", "a", "c"]);
+        assert_eq!(object.remove("a"), Some(Value::from(2)));
+        assert_eq!(object.remove("a"), None);
+        object.retain(|name, _| name != "b");
+        assert_eq!(names(&object), ["c"]);
+    }
+
+    #[test]
+    fn equality_ignores_order() {
+        let count = 100;
+        let up: Object = (0..count).map(|at| (at.to_string(), at)).collect();
+        let down: Object = (0..count).rev().map(|at| (at.to_string(), at)).collect();
+        assert_eq!(up, down);
+        assert_eq!(Object::from([("a", 1), ("b", 2)]), Object::from([("b", 2), ("a", 1)]));
+        assert_ne!(Object::from([("a", 1), ("b", 2)]), Object::from([("b", 1), ("a", 2)]));
+        assert_ne!(Object::from([("a", 1)]), Object::from([("b", 1)]));
+    }
+
+    #[test]
+    fn many_members_with_duplicates() {
+        let object: Object = (0..1000).map(|at: i32| ((at % 100).to_string(), at)).collect();
+        assert_eq!(object.len(), 100);
+        assert_eq!(object.get("7"), Some(&Value::from(907)));
+        assert_eq!(object.keys().nth(7), Some("7"));
+    }
+}

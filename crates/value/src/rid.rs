@@ -3,9 +3,11 @@
 //! A resource id is a few bytes, written in base64 with `-` for `/`. Clients take them apart, so the
 //! layout is fixed: a child's id begins with its parent's, and what shares a length is told apart by
 //! single bits. Users have the top bit of their number clear and containers have it set; children of
-//! a container carry their type in the top four bits of their last byte.
+//! a container carry their type in the top four bits of their last byte. Numbers that would spill
+//! into those bits do not come up (they are counted from 1) and are refused by an assertion.
 
 use std::fmt;
+use std::str::FromStr;
 
 use base64::Engine;
 use base64::alphabet::Alphabet;
@@ -51,26 +53,20 @@ impl std::error::Error for RidError {}
 
 /// A database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DatabaseRid(u32);
+pub struct DatabaseRid(
+    /// The number of the database, not zero.
+    pub u32,
+);
 
 impl DatabaseRid {
-    /// The id of a database number, which is not zero.
-    pub fn new(number: u32) -> DatabaseRid {
-        assert!(number != 0, "database numbers start at 1");
-        DatabaseRid(number)
-    }
-
-    /// The number of the database.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<DatabaseRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<DatabaseRid> {
         let number = u32::from_be_bytes(bytes.try_into().ok()?);
         (number != 0).then_some(DatabaseRid(number))
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         self.0.to_be_bytes().to_vec()
     }
 }
@@ -78,28 +74,20 @@ impl DatabaseRid {
 /// A container of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerRid {
-    database: DatabaseRid,
-    number: u32,
+    /// The database it belongs to.
+    pub database: DatabaseRid,
+    /// The number of the container, below 2^31; the top bit is set in the bytes only.
+    pub number: u32,
 }
 
 impl ContainerRid {
     /// The id of a container number, which is below 2^31.
     pub fn new(database: DatabaseRid, number: u32) -> ContainerRid {
-        assert!(number < CONTAINER_BIT, "container numbers have 31 bits");
         ContainerRid { database, number }
     }
 
-    /// The database it belongs to.
-    pub fn database(self) -> DatabaseRid {
-        self.database
-    }
-
-    /// The number of the container.
-    pub fn number(self) -> u32 {
-        self.number
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<ContainerRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<ContainerRid> {
         let (database, number) = bytes.split_at_checked(4)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         let database = DatabaseRid::from_bytes(database)?;
@@ -107,7 +95,9 @@ impl ContainerRid {
         is_container.then_some(ContainerRid { database, number: number & !CONTAINER_BIT })
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        assert!(self.number < CONTAINER_BIT, "container numbers have 31 bits");
         let mut bytes = self.database.to_bytes();
         bytes.extend_from_slice(&(self.number | CONTAINER_BIT).to_be_bytes());
         bytes
@@ -117,35 +107,29 @@ impl ContainerRid {
 /// A user of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserRid {
-    database: DatabaseRid,
-    number: u32,
+    /// The database it belongs to.
+    pub database: DatabaseRid,
+    /// The number of the user, below 2^31.
+    pub number: u32,
 }
 
 impl UserRid {
     /// The id of a user number, which is below 2^31.
     pub fn new(database: DatabaseRid, number: u32) -> UserRid {
-        assert!(number < CONTAINER_BIT, "user numbers have 31 bits");
         UserRid { database, number }
     }
 
-    /// The database it belongs to.
-    pub fn database(self) -> DatabaseRid {
-        self.database
-    }
-
-    /// The number of the user.
-    pub fn number(self) -> u32 {
-        self.number
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<UserRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<UserRid> {
         let (database, number) = bytes.split_at_checked(4)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         let database = DatabaseRid::from_bytes(database)?;
         (number & CONTAINER_BIT == 0).then_some(UserRid { database, number })
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        assert!(self.number < CONTAINER_BIT, "user numbers have 31 bits");
         let mut bytes = self.database.to_bytes();
         bytes.extend_from_slice(&self.number.to_be_bytes());
         bytes
@@ -155,8 +139,10 @@ impl UserRid {
 /// A permission of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermissionRid {
-    user: UserRid,
-    number: u64,
+    /// The user it belongs to.
+    pub user: UserRid,
+    /// The number of the permission.
+    pub number: u64,
 }
 
 impl PermissionRid {
@@ -165,23 +151,15 @@ impl PermissionRid {
         PermissionRid { user, number }
     }
 
-    /// The user it belongs to.
-    pub fn user(self) -> UserRid {
-        self.user
-    }
-
-    /// The number of the permission.
-    pub fn number(self) -> u64 {
-        self.number
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<PermissionRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<PermissionRid> {
         let (user, number) = bytes.split_at_checked(8)?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
         Some(PermissionRid { user: UserRid::from_bytes(user)?, number })
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.user.to_bytes();
         bytes.extend_from_slice(&self.number.to_be_bytes());
         bytes
@@ -191,8 +169,10 @@ impl PermissionRid {
 /// A client encryption key of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientEncryptionKeyRid {
-    database: DatabaseRid,
-    number: u64,
+    /// The database it belongs to.
+    pub database: DatabaseRid,
+    /// The number of the key.
+    pub number: u64,
 }
 
 impl ClientEncryptionKeyRid {
@@ -201,23 +181,15 @@ impl ClientEncryptionKeyRid {
         ClientEncryptionKeyRid { database, number }
     }
 
-    /// The database it belongs to.
-    pub fn database(self) -> DatabaseRid {
-        self.database
-    }
-
-    /// The number of the key.
-    pub fn number(self) -> u64 {
-        self.number
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<ClientEncryptionKeyRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<ClientEncryptionKeyRid> {
         let (database, number) = bytes.split_at_checked(4)?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
         Some(ClientEncryptionKeyRid { database: DatabaseRid::from_bytes(database)?, number })
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.database.to_bytes();
         bytes.extend_from_slice(&self.number.to_be_bytes());
         bytes
@@ -226,26 +198,21 @@ impl ClientEncryptionKeyRid {
 
 /// An offer, which is the throughput of a database or container. Three bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OfferRid(u32);
+pub struct OfferRid(
+    /// The number of the offer, below 2^24.
+    pub u32,
+);
 
 impl OfferRid {
-    /// The id of an offer number, which is below 2^24.
-    pub fn new(number: u32) -> OfferRid {
-        assert!(number < 1 << 24, "offer numbers have 24 bits");
-        OfferRid(number)
-    }
-
-    /// The number of the offer.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<OfferRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<OfferRid> {
         let [high, middle, low] = bytes.try_into().ok()?;
         Some(OfferRid(u32::from_be_bytes([0, high, middle, low])))
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        assert!(self.0 < 1 << 24, "offer numbers have 24 bits");
         self.0.to_be_bytes()[1..].to_vec()
     }
 }
@@ -258,33 +225,26 @@ macro_rules! child_of_container {
         /// Ascending ordinals are the order in which clients resume among equal sort keys.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name {
-            container: ContainerRid,
-            ordinal: u64,
+            /// The container it belongs to.
+            pub container: ContainerRid,
+            /// Its place in the container, below 2^60.
+            pub ordinal: u64,
         }
 
         impl $name {
             /// The id of an ordinal, which is below 2^60.
             pub fn new(container: ContainerRid, ordinal: u64) -> $name {
-                assert!(ordinal >> ORDINAL_BITS == 0, "ordinals have 60 bits");
                 $name { container, ordinal }
             }
 
-            /// The container it belongs to.
-            pub fn container(self) -> ContainerRid {
-                self.container
-            }
-
-            /// Its place in the container.
-            pub fn ordinal(self) -> u64 {
-                self.ordinal
-            }
-
-            fn from_bytes(bytes: &[u8]) -> Option<$name> {
+            /// Reads the bytes; nothing if they are not of this kind.
+            pub fn from_bytes(bytes: &[u8]) -> Option<$name> {
                 let (container, nibble, ordinal) = child_from_bytes(bytes)?;
                 (nibble == $nibble).then_some($name { container, ordinal })
             }
 
-            fn to_bytes(self) -> Vec<u8> {
+            /// The bytes.
+            pub fn to_bytes(self) -> Vec<u8> {
                 child_to_bytes(self.container, $nibble, self.ordinal)
             }
         }
@@ -315,6 +275,7 @@ fn child_from_bytes(bytes: &[u8]) -> Option<(ContainerRid, u8, u64)> {
 }
 
 fn child_to_bytes(container: ContainerRid, nibble: u8, ordinal: u64) -> Vec<u8> {
+    assert!(ordinal >> ORDINAL_BITS == 0, "ordinals have 60 bits");
     let mut bytes = container.to_bytes();
     let tagged = ordinal | u64::from(nibble) << ORDINAL_BITS;
     bytes.extend_from_slice(&tagged.to_le_bytes());
@@ -354,39 +315,28 @@ impl ScriptKind {
 /// A stored procedure, trigger or user-defined function of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptRid {
-    container: ContainerRid,
-    kind: ScriptKind,
-    ordinal: u64,
+    /// The container it belongs to.
+    pub container: ContainerRid,
+    /// What kind of script it is.
+    pub kind: ScriptKind,
+    /// Its place among the scripts of the kind, below 2^60.
+    pub ordinal: u64,
 }
 
 impl ScriptRid {
     /// The id of an ordinal, which is below 2^60.
     pub fn new(container: ContainerRid, kind: ScriptKind, ordinal: u64) -> ScriptRid {
-        assert!(ordinal >> ORDINAL_BITS == 0, "ordinals have 60 bits");
         ScriptRid { container, kind, ordinal }
     }
 
-    /// The container it belongs to.
-    pub fn container(self) -> ContainerRid {
-        self.container
-    }
-
-    /// What kind of script it is.
-    pub fn kind(self) -> ScriptKind {
-        self.kind
-    }
-
-    /// Its place among the scripts of the kind.
-    pub fn ordinal(self) -> u64 {
-        self.ordinal
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<ScriptRid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<ScriptRid> {
         let (container, nibble, ordinal) = child_from_bytes(bytes)?;
         Some(ScriptRid { container, kind: ScriptKind::from_nibble(nibble)?, ordinal })
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         child_to_bytes(self.container, self.kind.nibble(), self.ordinal)
     }
 }
@@ -417,7 +367,8 @@ pub enum Rid {
 }
 
 impl Rid {
-    fn from_bytes(bytes: &[u8]) -> Option<Rid> {
+    /// Reads the bytes; nothing if they are not of this kind.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Rid> {
         match bytes.len() {
             3 => OfferRid::from_bytes(bytes).map(Rid::Offer),
             4 => DatabaseRid::from_bytes(bytes).map(Rid::Database),
@@ -434,7 +385,8 @@ impl Rid {
         }
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// The bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Rid::Database(rid) => rid.to_bytes(),
             Rid::Container(rid) => rid.to_bytes(),
@@ -468,6 +420,14 @@ macro_rules! text_form {
             }
         }
 
+        impl FromStr for $name {
+            type Err = RidError;
+
+            fn from_str(text: &str) -> Result<$name, RidError> {
+                $name::parse(text)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&BASE64.encode(self.to_bytes()))
@@ -489,3 +449,93 @@ text_form!(
     OfferRid,
     Rid
 );
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONTAINER: ContainerRid = ContainerRid { database: DatabaseRid(7), number: 9 };
+
+    #[track_caller]
+    fn check(rid: Rid, bytes: &[u8], text: &str) {
+        assert_eq!(rid.to_bytes(), bytes);
+        assert_eq!(rid.to_string(), text);
+        assert_eq!(Rid::parse(text), Ok(rid));
+    }
+
+    #[test]
+    fn layouts() {
+        let database = DatabaseRid(0xb4b4_5100);
+        check(Rid::Database(database), &[0xb4, 0xb4, 0x51, 0], "tLRRAA==");
+        let container = ContainerRid::new(database, 0x2982_c0c2);
+        let bytes = [0xb4, 0xb4, 0x51, 0, 0xa9, 0x82, 0xc0, 0xc2];
+        check(Rid::Container(container), &bytes, "tLRRAKmCwMI=");
+
+        let child = |last: u8| [&bytes[..], &[2, 0, 0, 0, 0, 0, 0, last]].concat();
+        let range = PartitionKeyRangeRid::new(container, 2);
+        check(Rid::PartitionKeyRange(range), &child(0x50), "tLRRAKmCwMICAAAAAAAAUA==");
+        let document = DocumentRid::new(container, 2);
+        check(Rid::Document(document), &child(0), "tLRRAKmCwMICAAAAAAAAAA==");
+        let conflict = ConflictRid::new(container, 2);
+        check(Rid::Conflict(conflict), &child(0x40), "tLRRAKmCwMICAAAAAAAAQA==");
+        for (kind, last, text) in [
+            (ScriptKind::Function, 0x60, "tLRRAKmCwMICAAAAAAAAYA=="),
+            (ScriptKind::Trigger, 0x70, "tLRRAKmCwMICAAAAAAAAcA=="),
+            (ScriptKind::Procedure, 0x80, "tLRRAKmCwMICAAAAAAAAgA=="),
+        ] {
+            check(Rid::Script(ScriptRid::new(container, kind, 2)), &child(last), text);
+        }
+
+        let user = UserRid::new(DatabaseRid(1), 2);
+        check(Rid::User(user), &[0, 0, 0, 1, 0, 0, 0, 2], "AAAAAQAAAAI=");
+        let permission = PermissionRid::new(user, 3);
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
+        check(Rid::Permission(permission), &bytes, "AAAAAQAAAAIAAAAAAAAAAw==");
+        let key = ClientEncryptionKeyRid::new(DatabaseRid(1), 2);
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2];
+        check(Rid::ClientEncryptionKey(key), &bytes, "AAAAAQAAAAAAAAAC");
+        check(Rid::Offer(OfferRid(0xfbffff)), &[0xfb, 0xff, 0xff], "+---");
+    }
+
+    #[test]
+    fn ordinals_are_little_endian() {
+        let document = DocumentRid::new(CONTAINER, 0x0102_0304_0506_0708);
+        assert_eq!(document.to_bytes()[8..], [8, 7, 6, 5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let document = DocumentRid::new(CONTAINER, 1).to_string();
+        assert!(ContainerRid::parse(&document).is_err());
+        assert!(PartitionKeyRangeRid::parse(&document).is_err());
+        assert!(DocumentRid::parse(&CONTAINER.to_string()).is_err());
+        assert!(UserRid::parse(&CONTAINER.to_string()).is_err());
+        let schema =
+            BASE64.encode([&CONTAINER.to_bytes()[..], &[0, 0, 0, 0, 0, 0, 0, 0x90]].concat());
+        for text in ["", "AAAAAA==", "tLRRAA", "tLRRAA=", "tLRR AA==", "tLRRAB==", "a/b=", &schema]
+        {
+            assert!(Rid::parse(text).is_err(), "{text}");
+        }
+        assert!(Rid::parse(&"A".repeat(1 << 20)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            let text = BASE64.encode(&bytes);
+            if let Ok(rid) = Rid::parse(&text) {
+                prop_assert_eq!(rid.to_bytes(), bytes);
+                prop_assert_eq!(rid.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn documents_sort_by_ordinal(left in 0..1u64 << 60, right in 0..1u64 << 60) {
+            let (left_rid, right_rid) = (DocumentRid::new(CONTAINER, left), DocumentRid::new(CONTAINER, right));
+            prop_assert_eq!(left_rid.cmp(&right_rid), left.cmp(&right));
+            prop_assert_eq!(left_rid.to_string().parse::<DocumentRid>(), Ok(left_rid));
+        }
+    }
+}

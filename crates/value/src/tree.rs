@@ -70,6 +70,14 @@ impl Value {
         }
     }
 
+    /// The elements of an array, to change them.
+    pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Value::Array(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
     /// The object, if it is one.
     pub fn as_object(&self) -> Option<&Object> {
         match self {

@@ -457,7 +457,7 @@ impl<S: OrderedSnapshot> View for GroupView<'_, S> {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
-        row::with_content_key(self.range, key, |key| match self.overlay.pending().get(key) {
+        row::look_up(self.range, key, |key| match self.overlay.pending().get(key) {
             Some(value) => Ok(value.clone()),
             None => self.base.get(key),
         })

@@ -306,7 +306,7 @@ impl<S: OrderedSnapshot> Snapshot for RangeSnapshot<S> {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
-        row::with_content_key(self.range, key, |key| self.store.get(key))
+        row::look_up(self.range, key, |key| self.store.get(key))
     }
 
     fn scan(

@@ -6,9 +6,11 @@
 //! only: no documents, no JSON, no partitions.
 //!
 //! In reading order: [`RangeStore`] is the seam that the database uses, [`Engine`] implements it
-//! over any [`OrderedStore`], and [`Memory`] is the simplest of those.
+//! over any [`OrderedStore`]: [`Memory`] is the simplest of those, [`Fjall`] the one that keeps data.
 
 mod committer;
+mod directory;
+mod embedded;
 mod engine;
 mod error;
 mod memory;
@@ -20,6 +22,7 @@ mod recent;
 mod row;
 mod transaction;
 
+pub use embedded::{Embedded, Fjall, FjallSnapshot, Options};
 pub use engine::{Engine, InMemory, RangeSnapshot};
 pub use error::Error;
 pub use memory::{Memory, MemorySnapshot};

@@ -1,0 +1,203 @@
+//! The directory of the embedded engine: who may open it, and whether it can be understood.
+//!
+//! | entry | what it is |
+//! | --- | --- |
+//! | `LOCK` | locked while a server uses the directory; its content means nothing |
+//! | `FORMAT` | the version of everything that lies here, as text |
+//! | `rows` | the ordered store |
+//! | `creating` | an ordered store whose creation was interrupted; it was never used |
+//!
+//! Other entries are left alone. The ordered store is made under another name and then renamed,
+//! because a half-made one cannot be told from a damaged one.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::Error;
+
+/// What this version of the crate writes, and the only thing that it reads.
+const FORMAT: u32 = 1;
+
+/// What a format file begins with.
+const FORMAT_NAME: &str = "orrery-data";
+
+/// A locked directory in a format that can be read.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// The lock is given back when the file is closed.
+    _lock: File,
+}
+
+impl Directory {
+    /// Locks the directory, creating it if need be, and checks its format.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        fs::create_dir_all(path).map_err(|error| explain(error, "cannot create", path))?;
+        let lock = lock(path)?;
+        check_format(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where the ordered store is; `create` makes it in the directory it is given, if there is none.
+    pub(crate) fn rows(
+        &self,
+        create: impl FnOnce(&Path) -> Result<(), Error>,
+    ) -> Result<PathBuf, Error> {
+        let rows = self.path.join("rows");
+        if rows.try_exists()? {
+            return Ok(rows);
+        }
+        let creating = self.path.join("creating");
+        if creating.try_exists()? {
+            fs::remove_dir_all(&creating)?;
+        }
+        create(&creating)?;
+        fs::rename(&creating, &rows)?;
+        sync_directory(&self.path)?;
+        Ok(rows)
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = path.join("LOCK");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&file)
+        .map_err(|error| explain(error, "cannot open", &file))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Unusable(format!(
+            "data directory is in use by another server: {}; stop that one or choose another directory",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(explain(error, "cannot lock", &file)),
+    }
+}
+
+fn check_format(path: &Path) -> Result<(), Error> {
+    let file = path.join("FORMAT");
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if path.join("rows").try_exists()? {
+                return Err(Error::Unusable(format!(
+                    "data directory has rows but no format file: {}; restore it from a backup",
+                    path.display()
+                )));
+            }
+            return write_format(path);
+        }
+        Err(error) => return Err(explain(error, "cannot read", &file)),
+    };
+    match parse_format(&text) {
+        Some(FORMAT) => Ok(()),
+        Some(found) if found < FORMAT => Err(Error::Unusable(format!(
+            "data directory has the older format {found}, this server reads format {FORMAT}: {}; \
+             export it with the version that wrote it and import it here",
+            path.display()
+        ))),
+        Some(found) => Err(Error::Unusable(format!(
+            "data directory has the newer format {found}, this server reads format {FORMAT}: {}; \
+             use a newer server",
+            path.display()
+        ))),
+        None => Err(Error::Unusable(format!(
+            "not a format file: {}; restore it from a backup",
+            file.display()
+        ))),
+    }
+}
+
+fn parse_format(text: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(text).ok()?;
+    text.trim_end().strip_prefix(FORMAT_NAME)?.strip_prefix(' ')?.parse().ok()
+}
+
+/// Writes the format file so that it is found whole or not at all.
+fn write_format(path: &Path) -> Result<(), Error> {
+    let unfinished = path.join("FORMAT.new");
+    let mut file = File::create(&unfinished)?;
+    writeln!(file, "{FORMAT_NAME} {FORMAT}")?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&unfinished, path.join("FORMAT"))?;
+    sync_directory(path)?;
+    Ok(())
+}
+
+/// Makes new and renamed entries of a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    // Windows cannot open directories, and keeps their entries in its own journal.
+    if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+}
+
+fn explain(error: io::Error, what: &str, path: &Path) -> Error {
+    Error::Unusable(format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_parsed_strictly() {
+        let check = |text: &[u8], expected| assert_eq!(parse_format(text), expected, "{text:?}");
+        check(b"orrery-data 1\n", Some(1));
+        check(b"orrery-data 12", Some(12));
+        check(b"orrery-data", None);
+        check(b"orrery-data -1", None);
+        check(b"orrery-data1", None);
+        check(b"", None);
+        check(b"\xff", None);
+    }
+
+    #[test]
+    fn another_format_is_refused_with_advice() {
+        let check = |format: &str, advice: &str| {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join("FORMAT"), format).unwrap();
+            let error = Directory::open(directory.path()).unwrap_err().to_string();
+            assert!(error.contains(advice), "{error}");
+        };
+        check("orrery-data 0\n", "export it with the version that wrote it");
+        check("orrery-data 2\n", "use a newer server");
+        check("something", "not a format file");
+    }
+
+    #[test]
+    fn rows_without_a_format_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("rows")).unwrap();
+        let error = Directory::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("no format file"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_is_opened_once_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Directory::open(directory.path()).unwrap();
+        let error = Directory::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("in use by another server"), "{error}");
+        drop(first);
+        Directory::open(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn an_interrupted_creation_starts_over() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = Directory::open(path.path()).unwrap();
+        let interrupted = directory.rows(|rows| {
+            fs::create_dir(rows)?;
+            fs::write(rows.join("half"), "")?;
+            Err(Error::Closed)
+        });
+        assert!(interrupted.is_err());
+        let rows = directory.rows(|rows| Ok(fs::create_dir(rows)?)).unwrap();
+        assert!(!rows.join("half").exists());
+    }
+}

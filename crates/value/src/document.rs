@@ -411,3 +411,150 @@ fn skip_string(bytes: &[u8], start: usize) -> Option<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples;
+
+    const SYSTEM: SystemProperties<'_> = SystemProperties {
+        rid: "tLRRAKmCwMICAAAAAAAAAA==",
+        self_link: "dbs/tLRRAA==/colls/tLRRAKmCwMI=/docs/tLRRAKmCwMICAAAAAAAAAA==/",
+        etag: "\"0000d986-0000-0700-0000-5f3c0a000000\"",
+        ts: 1_600_000_000,
+    };
+
+    fn build(text: &str) -> Document {
+        let value = Value::parse(text.as_bytes()).unwrap();
+        Document::build(value.as_object().unwrap(), &SYSTEM)
+    }
+
+    #[test]
+    fn text() {
+        let document = build(r#"{ "id" : "a", "_ts": 5, "_lsn": 6, "_own": 1.0, "_rid": {} }"#);
+        let expected = concat!(
+            r#"{"id":"a","_own":1.0,"_rid":"tLRRAKmCwMICAAAAAAAAAA==","#,
+            r#""_self":"dbs/tLRRAA==/colls/tLRRAKmCwMI=/docs/tLRRAKmCwMICAAAAAAAAAA==/","#,
+            r#""_etag":"\"0000d986-0000-0700-0000-5f3c0a000000\"","#,
+            r#""_attachments":"attachments/","_ts":1600000000}"#
+        );
+        assert_eq!(document.text(), expected);
+        assert_eq!(document.to_value().to_text(), expected);
+        let user = Value::from(document.to_user_object());
+        assert_eq!(user.to_text(), r#"{"id":"a","_own":1.0}"#);
+    }
+
+    #[test]
+    fn fields() {
+        let document = build(
+            r#"{"id":"a","o":{"x":[1,{"y":"},"}],"e":{},"d":{"q\"":"\\\"","z":{"k":1e2}}},"\n":0,"n":{}}"#,
+        );
+        assert_eq!(document.field("id"), Some(r#""a""#));
+        assert_eq!(document.field("\n"), Some("0"));
+        assert_eq!(document.field("\\n"), None);
+        assert_eq!(document.field("n"), Some("{}"));
+        assert_eq!(document.field("_ts"), Some("1600000000"));
+        assert_eq!(document.field("x"), None);
+        assert_eq!(document.at(&["o", "x"]), Some(r#"[1,{"y":"},"}]"#));
+        assert_eq!(document.at(&["o", "d", "q\""]), Some(r#""\\\"""#));
+        assert_eq!(document.at(&["o", "d", "z", "k"]), Some("1e2"));
+        assert_eq!(document.at(&["o", "e", "k"]), None);
+        assert_eq!(document.at(&["o", "x", "y"]), None);
+        assert_eq!(document.at(&["id", "a"]), None);
+        assert_eq!(document.at(&["n", "a"]), None);
+        assert_eq!(document.at(&[]), None);
+    }
+
+    #[test]
+    fn long_values() {
+        let long = "x".repeat(100_000);
+        let document = build(&format!(r#"{{"a":{{"b":"{long}","c":1}},"d":2}}"#));
+        assert_eq!(document.at(&["a", "b"]).map(str::len), Some(100_002));
+        assert_eq!(document.at(&["a", "c"]), Some("1"));
+        assert_eq!(document.field("d"), Some("2"));
+    }
+
+    #[test]
+    fn the_table_is_small() {
+        let members: Vec<String> =
+            (0..40).map(|at| format!(r#""name{at:02}":"{at:020}""#)).collect();
+        let document = build(&format!("{{{}}}", members.join(",")));
+        assert!(document.table().len() * 10 < document.text().len());
+    }
+
+    /// Where a path leads in the tree.
+    fn resolve<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
+        path.iter().try_fold(value, |value, name| value.get(name))
+    }
+
+    /// All paths through objects.
+    fn paths(value: &Value, above: &[String], out: &mut Vec<Vec<String>>) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let path = [above, &[name.to_owned()]].concat();
+            paths(value, &path, out);
+            out.push(path);
+        }
+    }
+
+    /// Bytes whose checksum is right, so that what lies behind it is tried.
+    fn sealed(mut bytes: Vec<u8>) -> Bytes {
+        let sum = crc32fast::hash(&bytes[5..]);
+        bytes[1..5].copy_from_slice(&sum.to_le_bytes());
+        Bytes::from(bytes)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_built_comes_back(mut user in samples::object()) {
+            let document = Document::build(&user, &SYSTEM);
+            let decoded = Document::decode(document.encoded().clone()).unwrap();
+            prop_assert_eq!(decoded.text(), document.text());
+            user.retain(|name, _| !is_system(name));
+            prop_assert_eq!(
+                Value::from(decoded.to_user_object()).to_text(),
+                Value::from(user).to_text()
+            );
+        }
+
+        #[test]
+        fn fields_are_those_of_the_tree(user in samples::object(), other in samples::text()) {
+            let document = Document::build(&user, &SYSTEM);
+            let tree = document.to_value();
+            let mut all = vec![vec![other.clone()]];
+            paths(&tree, &[], &mut all);
+            for path in all {
+                for path in [path.clone(), [&path[..], std::slice::from_ref(&other)].concat()] {
+                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+                    let expected = resolve(&tree, &path).map(Value::to_text);
+                    prop_assert_eq!(document.at(&names), expected.as_deref());
+                }
+            }
+        }
+
+        #[test]
+        fn damaged_bytes_are_refused(user in samples::object(), place: prop::sample::Index, bit in 0..8) {
+            let mut bytes = Document::build(&user, &SYSTEM).encoded().to_vec();
+            let place = place.index(bytes.len());
+            bytes[place] ^= 1u8 << bit;
+            prop_assert!(Document::decode(Bytes::from(bytes.clone())).is_err());
+            // With a checksum that fits, what is accepted can at least be looked at.
+            if let Ok(document) = Document::decode(sealed(bytes)) {
+                let _ = document.field("a");
+                let _ = document.at(&["a", "b", "c"]);
+                let _ = document.text();
+            }
+        }
+
+        #[test]
+        fn answers_any_bytes(text in "[{}\":,a]{0,20}", table: Vec<u8>, cut: prop::sample::Index) {
+            let whole = assemble(&text, &table);
+            for bytes in [whole.clone(), whole.slice(..cut.index(whole.len()))] {
+                if let Ok(document) = Document::decode(bytes) {
+                    let _ = document.at(&["a", "a", "a"]);
+                }
+            }
+        }
+    }
+}

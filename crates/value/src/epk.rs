@@ -116,3 +116,70 @@ pub fn even_split(count: usize) -> Vec<EpkRange> {
     };
     (0..count.max(1)).map(|at| EpkRange { min: bound(at), max: bound(at + 1) }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn epk(text: &str) -> Epk {
+        Epk::parse(text).unwrap()
+    }
+
+    fn range(min: &str, max: &str) -> EpkRange {
+        EpkRange { min: epk(min), max: epk(max) }
+    }
+
+    #[test]
+    fn text() {
+        assert_eq!(epk("0a1BfF").to_string(), "0A1BFF");
+        assert_eq!(Epk::MIN.to_string(), "");
+        assert_eq!(Epk::max().to_string(), "FF");
+        for text in ["0", "0G", "0x", "é", "+1", " 1"] {
+            assert!(Epk::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        let lower = range("", "1F");
+        let upper = range("1F", "FF");
+        assert!(lower.contains(&epk("")) && lower.contains(&epk("1EFF")));
+        assert!(!lower.contains(&epk("1F")) && upper.contains(&epk("1F")));
+        assert!(!lower.intersects(&upper));
+        assert!(EpkRange::full().intersects(&upper));
+        assert_eq!(range("05", "30").intersect(&upper), Some(range("1F", "30")));
+        assert!(range("05", "05").is_empty());
+    }
+
+    #[test]
+    fn splits() {
+        assert_eq!(even_split(1), [EpkRange::full()]);
+        let half = "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF";
+        assert_eq!(even_split(2), [range("", half), range(half, "FF")]);
+        assert_eq!(even_split(5)[0].max, epk("0CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_split_covers_everything_once(count in 1..200usize, hash in any::<u128>()) {
+            let ranges = even_split(count);
+            prop_assert_eq!(ranges.len(), count);
+            prop_assert_eq!(&ranges[0].min, &Epk::MIN);
+            prop_assert_eq!(&ranges[count - 1].max, &Epk::max());
+            for pair in ranges.windows(2) {
+                prop_assert_eq!(&pair[0].max, &pair[1].min);
+            }
+            let epk = Epk::from_bytes((hash >> 2).to_be_bytes());
+            prop_assert_eq!(ranges.iter().filter(|range| range.contains(&epk)).count(), 1);
+        }
+
+        #[test]
+        fn text_sorts_as_the_bytes(left: Vec<u8>, right: Vec<u8>) {
+            let (left, right) = (Epk::from_bytes(left), Epk::from_bytes(right));
+            prop_assert_eq!(left.cmp(&right), left.to_string().cmp(&right.to_string()));
+            prop_assert_eq!(Epk::parse(&left.to_string()), Ok(left));
+        }
+    }
+}

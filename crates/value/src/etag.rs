@@ -44,3 +44,39 @@ impl fmt::Display for Etag {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shape() {
+        let etag = Etag::new(0xd986, 0x700, 0x5f3c_0a00);
+        assert_eq!(etag.as_str(), "\"0000d986-0000-0000-0700-00005f3c0a00\"");
+    }
+
+    #[test]
+    fn conditions() {
+        let etag = Etag::from_text("\"a-b\"");
+        for header in ["\"a-b\"", "a-b", "*", " \"a-b\" "] {
+            assert!(etag.matches(header), "{header}");
+        }
+        for header in ["", "\"*\"", "\"A-B\"", "a", "\"\"", "\"a-b"] {
+            assert!(!etag.matches(header), "{header}");
+        }
+        assert_eq!(Etag::from_text("a-b"), etag);
+    }
+
+    proptest! {
+        #[test]
+        fn distinct_writes_have_distinct_tags(
+            left: (u64, u32), right: (u64, u32), ts: u64,
+        ) {
+            let tag = |(lsn, ordinal): (u64, u32)| Etag::new(lsn, ordinal, ts);
+            prop_assert_eq!(left == right, tag(left) == tag(right));
+            prop_assert_ne!(tag(left), tag((left.0, left.1 ^ (1 << (ts % 32)))));
+        }
+    }
+}

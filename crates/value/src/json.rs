@@ -418,7 +418,8 @@ fn is_canonical(mantissa: u64, fraction: usize, negative: bool) -> bool {
     if fraction == 0 {
         return !(negative && mantissa == 0);
     }
-    mantissa % 10 != 0 && (fraction <= 6 || mantissa as f64 >= POWERS_OF_TEN[fraction - 6])
+    !mantissa.is_multiple_of(10)
+        && (fraction <= 6 || mantissa as f64 >= POWERS_OF_TEN[fraction - 6])
 }
 
 /// Where the run of characters that stand for themselves in a string ends: at a quote, a backslash,
@@ -486,6 +487,225 @@ impl Members {
             None => {
                 self.offsets.insert(name.clone(), self.members.len());
                 self.members.push((name, value));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(Value::parse(text.as_bytes()).unwrap().to_text(), expected, "{text}");
+    }
+
+    #[track_caller]
+    fn check_error(text: impl AsRef<[u8]>, expected: &str) {
+        let error = Value::parse(text.as_ref()).expect_err(expected);
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn numbers_keep_their_spelling() {
+        for text in [
+            "0",
+            "-0",
+            "-0.0",
+            "1.0",
+            "1E2",
+            "1e2",
+            "1e+2",
+            "100",
+            "-1",
+            "0.5",
+            "0.10",
+            "0.000001",
+            "0.0000001",
+            "1e-7",
+            "123456789012345",
+            "1234567890123456",
+            "12345678901234567890.5",
+            "0.123456789012345678",
+            "9007199254740993",
+            "18446744073709551615",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "1e-400",
+            "1.7976931348623157e308",
+        ] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn numbers_have_the_right_value() {
+        for (text, expected) in [
+            ("-0", -0.0),
+            ("0.1", 0.1),
+            ("0.3", 0.3),
+            ("123456789.012345", 123456789.012345),
+            ("9007199254740993", 9007199254740992.0),
+            ("1e-400", 0.0),
+            ("2.2250738585072011e-308", 2.225073858507201e-308),
+            ("179769313486231570000e288", f64::MAX),
+        ] {
+            let value = Value::parse(text.as_bytes()).unwrap().as_f64().unwrap();
+            assert_eq!(value.to_bits(), expected.to_bits(), "{text}");
+        }
+    }
+
+    #[test]
+    fn duplicate_names_keep_the_first_place_and_the_last_value() {
+        check(r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#);
+        check(r#"{"a":1,"\u0061":2}"#, r#"{"a":2}"#);
+        let many: Vec<String> = (0..100).map(|at| format!(r#""{}":{at}"#, at % 40)).collect();
+        let kept: Vec<String> = (0..40)
+            .map(|at| format!(r#""{at}":{}"#, if at < 20 { at + 80 } else { at + 40 }))
+            .collect();
+        check(&format!("{{{}}}", many.join(",")), &format!("{{{}}}", kept.join(",")));
+    }
+
+    #[test]
+    fn strings() {
+        check(r#""\u0041\n\/\"\\\b\f\r\t""#, r#""A\n/\"\\\b\f\r\t""#);
+        check(r#""\u0000\u001f\u007f""#, "\"\\u0000\\u001f\u{7f}\"");
+        check(r#""\ud83d\ude00 é""#, r#""😀 é""#);
+        check(r#""\uFFFF""#, "\"\u{ffff}\"");
+        check(
+            r#""a long string without any escapes, and é""#,
+            r#""a long string without any escapes, and é""#,
+        );
+        check(
+            r#""a long string, then\nan escape and more text""#,
+            r#""a long string, then\nan escape and more text""#,
+        );
+    }
+
+    #[test]
+    fn whitespace() {
+        check(
+            " \t\r\n{ \"a\" : [ 1 , { } , [ ] ] , \"b\" : true }\n",
+            r#"{"a":[1,{},[]],"b":true}"#,
+        );
+    }
+
+    #[test]
+    fn errors() {
+        check_error("", "text ends where a value should be, at byte 0");
+        check_error(" ", "text ends where a value should be, at byte 1");
+        check_error("\u{feff}1", "expected a value, found '\\u{feff}', at byte 0");
+        check_error("1 1", "text after the end of the value, at byte 2");
+        check_error("01", "number with a leading zero, at byte 0");
+        check_error("-01", "number with a leading zero, at byte 1");
+        check_error("NaN", "expected a value, found 'N', at byte 0");
+        check_error("-Infinity", "expected a digit, found 'I', at byte 1");
+        check_error("nul", "expected a value, found 'n', at byte 0");
+        check_error("+1", "expected a value, found '+', at byte 0");
+        check_error("1.", "text ends where a digit should be, at byte 2");
+        check_error(".1", "expected a value, found '.', at byte 0");
+        check_error("1e", "text ends where a digit should be, at byte 2");
+        check_error("[1e400]", "number is too large, at byte 1");
+        check_error("-1e400", "number is too large, at byte 0");
+        check_error("[1,2,]", "expected a value, found ']', at byte 5");
+        check_error("[1 2]", "expected ',' or ']', found '2', at byte 3");
+        check_error("[1", "text ends where ',' or ']' should be, at byte 2");
+        check_error(r#"{"a":1,}"#, "expected a name in quotes, found '}', at byte 7");
+        check_error(r#"{"a" 1}"#, "expected ':', found '1', at byte 5");
+        check_error("{a:1}", "expected a name in quotes, found 'a', at byte 1");
+        check_error("'a'", "expected a value, found '\\'', at byte 0");
+        check_error("\"a\tb\"", "control character in a string, escape it, at byte 2");
+        check_error("\"a", "text ends inside a string, at byte 2");
+        check_error(r#""\x""#, "unknown escape in a string, at byte 1");
+        check_error(r#""\"#, "unknown escape in a string, at byte 1");
+        check_error(r#""\u12g4""#, "\\u must be followed by four hexadecimal digits, at byte 1");
+        check_error(r#""\u12"#, "\\u must be followed by four hexadecimal digits, at byte 1");
+        check_error(r#""\ud800""#, "lone surrogate in a string, at byte 1");
+        check_error(r#""\ud800\u0041""#, "lone surrogate in a string, at byte 1");
+        check_error(r#""\ud800x""#, "lone surrogate in a string, at byte 1");
+        check_error(r#""\udc00""#, "lone surrogate in a string, at byte 1");
+        check_error(b"\"a\xff\"", "text is not UTF-8, at byte 2");
+        check_error(b"\"\xed\xa0\x80\"", "text is not UTF-8, at byte 1");
+    }
+
+    #[test]
+    fn nesting() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let deepest = DEPTH_MAX + 16;
+        assert_eq!(Value::parse(nested(deepest).as_bytes()).unwrap().depth(), deepest);
+        let message = format!("arrays and objects are nested too deeply, at byte {deepest}");
+        check_error(nested(deepest + 1), &message);
+        assert!(Value::parse_with_depth(nested(2).as_bytes(), 1).is_err());
+        assert!(Value::parse_with_depth(b"1", 0).is_ok());
+        // Siblings do not add up.
+        assert!(Value::parse_with_depth(b"[[],[],{\"a\":[]}]", 3).is_ok());
+        let hostile = "[{\"a\":".repeat(1 << 20);
+        assert!(Value::parse_with_depth(hostile.as_bytes(), usize::MAX).is_err());
+        let longest = nested(DEPTH_LIMIT);
+        assert!(Value::parse_with_depth(longest.as_bytes(), usize::MAX).is_ok());
+    }
+
+    /// Exact at every place in the eight bytes and at the end of the text.
+    #[test]
+    fn stops_are_found_everywhere() {
+        for stop in (0..0x20).chain([b'"', b'\\']) {
+            for place in 0..20 {
+                for neighbour in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xff] {
+                    let mut bytes = vec![neighbour; 20];
+                    assert_eq!(plain_end(&bytes, 0), 20);
+                    bytes[place] = stop;
+                    assert_eq!(plain_end(&bytes, 0), place, "{stop:#x} {place} {neighbour:#x}");
+                }
+            }
+        }
+    }
+
+    fn same_text(left: &Value, right: &Value) -> bool {
+        left.to_text() == right.to_text()
+    }
+
+    proptest! {
+        #[test]
+        fn parses_what_it_prints(value in samples::value()) {
+            let parsed = Value::parse(value.to_text().as_bytes()).unwrap();
+            prop_assert_eq!(&parsed, &value);
+            prop_assert!(same_text(&parsed, &value));
+        }
+
+        /// The short way to a number gives what the long way gives.
+        #[test]
+        fn any_decimal_keeps_value_and_spelling(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?") {
+            let Value::Number(number) = Value::parse(text.as_bytes()).unwrap() else {
+                panic!("{text} is a number");
+            };
+            prop_assert_eq!(number.text(), &text[..]);
+            let value: f64 = text.parse().unwrap();
+            prop_assert_eq!(number.as_f64().to_bits(), value.to_bits());
+            let canonical = Number::from(value);
+            if canonical.text() == text && value.abs() < 9e15 {
+                prop_assert!(matches!(number.text(), std::borrow::Cow::Owned(_)), "kept {}", text);
+            }
+        }
+
+        #[test]
+        fn answers_any_bytes(bytes: Vec<u8>) {
+            if let Err(error) = Value::parse(&bytes) {
+                prop_assert!(error.offset <= bytes.len());
+            }
+        }
+
+        /// Texts that are nearly right.
+        #[test]
+        fn answers_damaged_text(value in samples::value(), place: prop::sample::Index, byte: u8) {
+            let mut bytes = value.to_text().into_bytes();
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+            if let Ok(value) = Value::parse(&bytes) {
+                prop_assert_eq!(Value::parse(value.to_text().as_bytes()), Ok(value));
             }
         }
     }

@@ -84,3 +84,43 @@ fn finish(mut half: u64) -> u64 {
     half = half.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     half ^ (half >> 33)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_vectors_of_32_bits() {
+        for (text, seed, expected) in [
+            ("", 0, 0),
+            ("", 1, 0x514e_28b7),
+            ("", 0xffff_ffff, 0x81f1_6f39),
+            ("\0\0\0\0", 0, 0x2362_f9de),
+            ("aaaa", 0x9747_b28c, 0x5a97_808a),
+            ("aaa", 0x9747_b28c, 0x283e_0130),
+            ("aa", 0x9747_b28c, 0x5d21_1726),
+            ("a", 0x9747_b28c, 0x7fa0_9ea6),
+            ("Hello, world!", 0x9747_b28c, 0x2488_4cba),
+            ("The quick brown fox jumps over the lazy dog", 0x9747_b28c, 0x2fa8_26cd),
+        ] {
+            assert_eq!(murmur3_x86_32(text.as_bytes(), seed), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn published_vectors_of_128_bits() {
+        let text = |hash: [u8; 16]| {
+            let (low, high) = halves(&hash);
+            format!("{low:016x}{high:016x}")
+        };
+        for (input, expected) in [
+            ("", "00000000000000000000000000000000"),
+            ("hello", "cbd8a7b341bd9b025b1e906a48ae1d19"),
+            ("hello, world", "342fac623a5ebc8e4cdcbc079642414d"),
+            ("19 Jan 2038 at 3:14:07 AM", "b89e5988b737affc664fc2950231b2cb"),
+            ("The quick brown fox jumps over the lazy dog.", "cd99481f9ee902c9695da1a38987b6e7"),
+        ] {
+            assert_eq!(text(murmur3_x64_128(input.as_bytes(), 0)), expected, "{input:?}");
+        }
+    }
+}

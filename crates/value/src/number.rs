@@ -11,7 +11,8 @@ use std::fmt::{self, Write};
 #[derive(Clone, Debug)]
 pub struct Number {
     value: f64,
-    /// How it was written, where that is not what [`write_canonical`] gives.
+    /// How it was written, where that is not what [`write_canonical`] gives, or where neighbouring
+    /// integers have the same value and only the text tells which one was meant.
     spelling: Option<Box<str>>,
 }
 
@@ -25,8 +26,8 @@ impl Number {
     pub(crate) fn spelled(value: f64, text: &str) -> Number {
         let mut canonical = String::new();
         write_canonical(value, &mut canonical);
-        let spelling = if canonical == text { None } else { Some(text.into()) };
-        Number { value, spelling }
+        let is_plain = canonical == text && value.abs() <= TWO_POW_53 as f64;
+        Number { value, spelling: if is_plain { None } else { Some(text.into()) } }
     }
 
     /// The value as binary64.
@@ -182,4 +183,73 @@ fn write_shortest(value: f64, out: &mut String) {
 
 fn push_zeros(count: usize, out: &mut String) {
     out.extend(std::iter::repeat_n('0', count));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a JavaScript engine prints for these.
+    #[test]
+    fn canonical_spelling() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (100.0, "100"),
+            (-1.5, "-1.5"),
+            (0.5, "0.5"),
+            (0.1, "0.1"),
+            (1e-6, "0.000001"),
+            (1.5e-6, "0.0000015"),
+            (1e-7, "1e-7"),
+            (1.5e-7, "1.5e-7"),
+            (5e-324, "5e-324"),
+            (1e20, "100000000000000000000"),
+            (1.2345e20, "123450000000000000000"),
+            (1e21, "1e+21"),
+            (1.2345e25, "1.2345e+25"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (9007199254740992.0, "9007199254740992"),
+            (1.8446744073709552e19, "18446744073709552000"),
+            (123456789.125, "123456789.125"),
+            (-123456789012345680.0, "-123456789012345680"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(Number::from(value).text(), expected);
+        }
+    }
+
+    #[test]
+    fn integers() {
+        assert_eq!(Number::from(i64::MAX).text(), "9223372036854775807");
+        assert_eq!(Number::from(i64::MAX).as_i64(), Some(i64::MAX));
+        assert_eq!(Number::from(u64::MAX).text(), "18446744073709551615");
+        assert_eq!(Number::from(u64::MAX).as_i64(), None);
+        assert_eq!(Number::from(1.0).as_i64(), Some(1));
+        assert_eq!(Number::from(-0.0).as_i64(), Some(0));
+        assert_eq!(Number::from(1.5).as_i64(), None);
+        assert_eq!(Number::from(f64::NAN).as_i64(), None);
+        assert_eq!(Number::from(9.3e18).as_i64(), None);
+        assert_eq!(Number::from(-9223372036854775808.0).as_i64(), Some(i64::MIN));
+    }
+
+    proptest! {
+        #[test]
+        fn spelling_reads_back(value in any::<f64>()) {
+            prop_assume!(value.is_finite());
+            let text = Number::from(value).text().into_owned();
+            prop_assert_eq!(text.parse::<f64>().unwrap().to_bits(), value.to_bits());
+        }
+
+        #[test]
+        fn integers_are_exact(value: i64) {
+            let number = Number::from(value);
+            prop_assert_eq!(number.text(), value.to_string());
+            prop_assert_eq!(number.as_i64(), Some(value));
+            prop_assert_eq!(number.as_f64(), value as f64);
+        }
+    }
 }

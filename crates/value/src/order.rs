@@ -258,3 +258,136 @@ fn type_rank(value: Option<&Value>) -> u8 {
         Some(Value::Object(_)) => OBJECT,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples;
+
+    fn bytes(value: Option<&Value>) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(value, &mut out);
+        out
+    }
+
+    /// Ascending, by types and inside of them.
+    #[test]
+    fn order_of_values() {
+        let texts = [
+            "null",
+            "false",
+            "true",
+            "-1e300",
+            "-1",
+            "-5e-324",
+            "0",
+            "5e-324",
+            "1",
+            "1.5",
+            "1e300",
+            r#""""#,
+            r#""\u0000""#,
+            r#""\u0000a""#,
+            r#""\u0001""#,
+            r#""10""#,
+            r#""9""#,
+            r#""Z""#,
+            r#""a""#,
+            r#""a\u0000""#,
+            r#""aa""#,
+            r#""é""#,
+            r#""😀""#,
+            "[]",
+            "[null]",
+            "[null,1]",
+            "[[]]",
+            "{}",
+            r#"{"a":1}"#,
+            r#"{"a":1,"b":1}"#,
+            r#"{"a":2}"#,
+            r#"{"b":null}"#,
+        ];
+        let values = texts.map(|text| Value::parse(text.as_bytes()).unwrap());
+        let mut ascending: Vec<Option<&Value>> = vec![None];
+        ascending.extend(values.iter().map(Some));
+        for pair in ascending.windows(2) {
+            assert_eq!(compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
+            assert!(bytes(pair[0]) < bytes(pair[1]), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn equal_values_have_equal_bytes() {
+        for (left, right) in [
+            ("0", "-0"),
+            ("1", "1.0"),
+            ("9007199254740993", "9007199254740992"),
+            (r#"{"a":1,"b":[{}]}"#, r#"{"b":[{}],"a":1.0}"#),
+        ] {
+            let left = Value::parse(left.as_bytes()).unwrap();
+            let right = Value::parse(right.as_bytes()).unwrap();
+            assert_eq!(compare(Some(&left), Some(&right)), Ordering::Equal);
+            assert_eq!(bytes(Some(&left)), bytes(Some(&right)));
+        }
+    }
+
+    #[test]
+    fn nan_and_infinities_have_a_place() {
+        let ascending = [f64::NEG_INFINITY, f64::MIN, f64::MAX, f64::INFINITY, f64::NAN];
+        for pair in ascending.windows(2) {
+            assert!(ordered_bits(pair[0]) < ordered_bits(pair[1]));
+        }
+        assert_eq!(ordered_bits(f64::NAN), ordered_bits(-f64::NAN));
+    }
+
+    #[test]
+    fn deep_bytes_are_refused() {
+        assert!(decode(&[ARRAY; 1 << 20]).is_err());
+    }
+
+    fn maybe() -> impl Strategy<Value = Option<Value>> {
+        prop::option::weighted(0.9, samples::value())
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_sort_as_values(left in maybe(), right in maybe()) {
+            let ordering = compare(left.as_ref(), right.as_ref());
+            prop_assert_eq!(bytes(left.as_ref()).cmp(&bytes(right.as_ref())), ordering);
+            prop_assert_eq!(ordering.is_eq(), left == right);
+            prop_assert_eq!(compare(right.as_ref(), left.as_ref()), ordering.reverse());
+        }
+
+        /// Tuples are their parts one behind the other.
+        #[test]
+        fn tuples_sort_part_by_part(left in [maybe(), maybe()], right in [maybe(), maybe()]) {
+            let tuple = |parts: &[Option<Value>; 2]| {
+                parts.iter().flat_map(|part| bytes(part.as_ref())).collect::<Vec<u8>>()
+            };
+            let ordering = compare(left[0].as_ref(), right[0].as_ref())
+                .then(compare(left[1].as_ref(), right[1].as_ref()));
+            prop_assert_eq!(tuple(&left).cmp(&tuple(&right)), ordering);
+        }
+
+        #[test]
+        fn decodes_what_it_encodes(value in maybe(), tail: Vec<u8>) {
+            let mut encoded = bytes(value.as_ref());
+            let length = encoded.len();
+            encoded.extend(tail);
+            prop_assert_eq!(decode(&encoded), Ok((value, length)));
+        }
+
+        #[test]
+        fn answers_any_bytes(bytes in prop::collection::vec(prop_oneof![0..9u8, any::<u8>()], 0..40)) {
+            if let Ok((value, length)) = decode(&bytes) {
+                prop_assert!(length <= bytes.len());
+                let mut again = Vec::new();
+                encode(value.as_ref(), &mut again);
+                let (same, _) = decode(&again).unwrap();
+                prop_assert!(compare(same.as_ref(), value.as_ref()).is_eq());
+            }
+        }
+    }
+}

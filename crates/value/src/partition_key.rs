@@ -385,3 +385,197 @@ fn write_comparable_string(text: &[u8], out: &mut Vec<u8>) {
 fn positive_zero(number: f64) -> f64 {
     if number == 0.0 { 0.0 } else { number }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{EpkRange, samples};
+
+    fn definition(paths: &[&str], kind: PartitionKind, version: u8) -> PartitionKeyDefinition {
+        let paths = paths.iter().map(|path| Path::parse(path).unwrap()).collect();
+        PartitionKeyDefinition { paths, kind, version, system_key: false }
+    }
+
+    fn key(header: &str) -> PartitionKey {
+        PartitionKey::parse_header(header).unwrap()
+    }
+
+    fn epk(header: &str, kind: PartitionKind, version: u8) -> String {
+        definition(&["/pk"], kind, version).epk(&key(header)).to_string()
+    }
+
+    /// The vectors that clients are tested with.
+    #[test]
+    fn golden_hashes() {
+        for (header, version_2, version_1) in [
+            (
+                r#"["redmond"]"#,
+                "22E342F38A486A088463DFF7838A5963",
+                "05C1EFE313830C087366656E706F6500",
+            ),
+            (r#"[""]"#, "32E9366E637A71B4E710384B2F4970A0", "05C1CF33970FF80800"),
+            (r#"["aa"]"#, "05033626483AE80D00E44FBD35362B19", "05C1C7B7270FE008626200"),
+            ("[null]", "378867E4430E67857ACE5C908374FE16", "05C1ED45D7475601"),
+            ("[true]", "0E711127C5B5A8E4726AC6DD306A3E59", "05C1D7C5A903D803"),
+            ("[false]", "2FE1BE91E90A3439635E0E9E37361EF2", "05C1DB857D857C02"),
+            ("[{}]", "11622DAA78F835834610ABE56EFF5CB5", "05C1D529E345DC00"),
+            ("[5]", "19C08621B135968252FB34B4CF66F811", "05C1D9C1C5517C05C014"),
+            ("[5.5]", "0E2EE47829D1AF775EEFB6540FD1D0ED", "05C1D7A771716C05C016"),
+            (
+                "[12313.1221]",
+                "27E7ECA8F2EE3E53424DE8D5220631C6",
+                "05C1ED154D592E05C0C90723F50FC925D8",
+            ),
+            ("[123456789]", "1F56D2538088EBA82CCF988F36E16760", "05C1D9E1A5311C05C19DB7CD8B40"),
+        ] {
+            assert_eq!(epk(header, PartitionKind::Hash, 2), version_2, "{header}");
+            assert_eq!(epk(header, PartitionKind::Hash, 1), version_1, "{header}");
+        }
+        assert_eq!(
+            epk(r#"["partitionKey"]"#, PartitionKind::Hash, 1),
+            "05C1E1B3D9CD2608716273756A756A706F4C667A00"
+        );
+        assert_eq!(
+            epk(r#"["redmond",50,5.5,true,false,null,"",12313.1221]"#, PartitionKind::Hash, 2),
+            "1A5E512F591E980E07A6D8AD5BD5AB2F"
+        );
+        assert_eq!(
+            epk(r#"["tenant1","user1"]"#, PartitionKind::MultiHash, 2),
+            "0DAE0B8467B011E957BC0B8B0DEB5ACA236A5BE3329A7AD57D4B998E8602BD7B"
+        );
+    }
+
+    #[test]
+    fn the_empty_key() {
+        assert_eq!(epk("[]", PartitionKind::Hash, 2), "");
+        let mut system = definition(&["/_partitionKey"], PartitionKind::Hash, 2);
+        system.system_key = true;
+        assert_eq!(system.epk(&key("[]")), system.epk(&key("[{}]")));
+    }
+
+    #[test]
+    fn negative_zero_is_zero() {
+        for version in [1, 2] {
+            assert_eq!(
+                epk("[-0]", PartitionKind::Hash, version),
+                epk("[0]", PartitionKind::Hash, version)
+            );
+        }
+        let zero = PartitionKey(vec![Component::Number(0.0)]);
+        let negative = PartitionKey(vec![Component::Number(-0.0)]);
+        assert_eq!(zero, negative);
+        let definition = definition(&["/pk"], PartitionKind::Hash, 2);
+        assert_eq!(definition.epk(&zero), definition.epk(&negative));
+    }
+
+    #[test]
+    fn version_1_sees_the_first_hundred_characters() {
+        let long = |length: usize, last: char| format!(r#"["{}{last}"]"#, "x".repeat(length - 1));
+        let hash = |header: String| epk(&header, PartitionKind::Hash, 1);
+        assert_eq!(hash(long(101, 'a')), hash(long(101, 'b')));
+        assert_ne!(hash(long(100, 'a')), hash(long(100, 'b')));
+        // A hundred characters can be more than a hundred bytes: those are cut at 101, unterminated.
+        let wide = format!(r#"["{}"]"#, "é".repeat(100));
+        assert!(!hash(wide).ends_with("00"));
+        assert!(hash(long(100, 'a')).ends_with("6200"));
+    }
+
+    #[test]
+    fn headers() {
+        for (text, expected) in [
+            (r#"["a"]"#, r#"["a"]"#),
+            ("[ 1.50 ]", "[1.5]"),
+            ("[true, null]", "[true,null]"),
+            ("[{}]", "[{}]"),
+            ("[]", "[]"),
+            (r#"["\u00e9","\ud83d\ude00","\u007f\n"]"#, r#"["\u00e9","\ud83d\ude00","\u007f\n"]"#),
+            (r#"["é"]"#, r#"["\u00e9"]"#),
+        ] {
+            assert_eq!(key(text).to_string(), expected);
+        }
+        for text in ["", "1", "{}", "[[]]", "[{\"a\":1}]", "[\"a\"", "[1e400]", "[[[[[[[["] {
+            assert!(PartitionKey::parse_header(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn extraction() {
+        let definition = definition(&["/a/b", "/c"], PartitionKind::MultiHash, 2);
+        let extract = |text: &str| {
+            let document = Value::parse(text.as_bytes()).unwrap();
+            definition.extract(document.as_object().unwrap()).map(|key| key.to_string())
+        };
+        assert_eq!(extract(r#"{"a":{"b":1},"c":"x"}"#).unwrap(), r#"[1,"x"]"#);
+        assert_eq!(extract(r#"{"a":{"b":null}}"#).unwrap(), "[null,{}]");
+        assert_eq!(extract(r#"{"a":[{"b":1}],"c":false}"#).unwrap(), "[{},false]");
+        assert_eq!(extract("{}").unwrap(), "[{},{}]");
+        assert_eq!(extract(r#"{"c":{}}"#).unwrap_err().path.to_string(), "/c");
+        assert_eq!(extract(r#"{"a":{"b":[]}}"#).unwrap_err().path.to_string(), "/a/b");
+    }
+
+    #[test]
+    fn a_prefix_is_a_range() {
+        let definition = definition(&["/a", "/b"], PartitionKind::MultiHash, 2);
+        let (min, max) = definition.prefix_range(&key(r#"["tenant1"]"#));
+        assert_eq!(min.to_string(), "0DAE0B8467B011E957BC0B8B0DEB5ACA");
+        assert_eq!(max.to_string(), "0DAE0B8467B011E957BC0B8B0DEB5ACAFF");
+        let range = EpkRange { min, max };
+        assert!(range.contains(&definition.epk(&key(r#"["tenant1","user1"]"#))));
+        assert!(range.contains(&definition.epk(&key(r#"["tenant1",{}]"#))));
+        assert!(!range.contains(&definition.epk(&key(r#"["tenant2","user1"]"#))));
+    }
+
+    fn component() -> impl Strategy<Value = Component> {
+        prop_oneof![
+            Just(Component::Undefined),
+            Just(Component::Null),
+            any::<bool>().prop_map(Component::Bool),
+            samples::number().prop_map(|number| Component::Number(number.as_f64())),
+            samples::text().prop_map(Component::String),
+        ]
+    }
+
+    fn any_key() -> impl Strategy<Value = PartitionKey> {
+        prop::collection::vec(component(), 0..4).prop_map(PartitionKey)
+    }
+
+    fn bytes(key: &PartitionKey) -> Vec<u8> {
+        let mut out = Vec::new();
+        key.encode(&mut out);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_sort_as_keys(left in any_key(), right in any_key()) {
+            prop_assert_eq!(bytes(&left).cmp(&bytes(&right)), left.cmp(&right));
+        }
+
+        #[test]
+        fn keys_come_back(key in any_key(), tail: Vec<u8>) {
+            let mut encoded = bytes(&key);
+            let length = encoded.len();
+            encoded.extend(tail);
+            prop_assert_eq!(PartitionKey::decode(&encoded), Ok((key.clone(), length)));
+            let header = key.to_string();
+            prop_assert!(header.is_ascii());
+            prop_assert_eq!(PartitionKey::parse_header(&header), Ok(key));
+        }
+
+        #[test]
+        fn answers_any_bytes(bytes: Vec<u8>, header: String) {
+            let _ = PartitionKey::decode(&bytes);
+            let _ = PartitionKey::parse_header(&header);
+        }
+
+        /// The number form of version 1 sorts as the numbers do.
+        #[test]
+        fn comparable_numbers_sort(left in samples::number(), right in samples::number()) {
+            let form = |number: f64| comparable_form(&[Component::Number(number)]);
+            let ordering = left.as_f64().partial_cmp(&right.as_f64()).unwrap();
+            prop_assert_eq!(form(left.as_f64()).cmp(&form(right.as_f64())), ordering);
+        }
+    }
+}

@@ -554,7 +554,7 @@ mod tests {
         ] {
             check_error("{}", patch, syntax);
         }
-        let eleven = vec![r#"{"op":"set","path":"/a","value":1}"#; 11].join(",");
+        let eleven = [r#"{"op":"set","path":"/a","value":1}"#; 11].join(",");
         let too_many = "The number of patch operations can't exceed 10.";
         check_error("{}", &format!("[{eleven}]"), too_many);
     }

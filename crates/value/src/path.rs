@@ -112,3 +112,75 @@ impl fmt::Display for Path {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&[&str], usize>) {
+        let parsed = Path::parse(text);
+        let segments = parsed
+            .as_ref()
+            .map(|path| path.segments().iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(
+            segments.as_deref().map_err(|error| error.position),
+            expected.as_ref().map(|segments| &segments[..]).map_err(|position| *position),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn grammar() {
+        check("/a", Ok(&["a"]));
+        check("/a/b_1/Ä", Ok(&["a", "b_1", "Ä"]));
+        check(r#"/"my-prop"/child"#, Ok(&["my-prop", "child"]));
+        check(r#"/"a/b"/"say \"x\"""#, Ok(&["a/b", "say \"x\""]));
+        check(r#"/"back\\slash""#, Ok(&["back\\slash"]));
+        check("", Err(0));
+        check("a", Err(0));
+        check("/", Err(1));
+        check("/a/", Err(3));
+        check("//a", Err(1));
+        check("/a-b", Err(2));
+        check("/a/*", Err(3));
+        check("/a/?", Err(3));
+        check("/a/[]", Err(3));
+        check("/a[0]", Err(2));
+        check("/a b", Err(2));
+        check(r#"/"a"#, Err(3));
+        check(r#"/"a"b"#, Err(4));
+        check(r#"/"a\n""#, Err(3));
+    }
+
+    #[test]
+    fn resolve() {
+        let document = Value::parse(br#"{"a":{"b":1,"c":null},"d":[{"b":2}]}"#).unwrap();
+        let at = |text: &str| {
+            Path::parse(text).unwrap().resolve(document.as_object().unwrap()).map(Value::to_text)
+        };
+        assert_eq!(at("/a/b").as_deref(), Some("1"));
+        assert_eq!(at("/a/c").as_deref(), Some("null"));
+        assert_eq!(at("/a/x"), None);
+        assert_eq!(at("/a/b/c"), None);
+        assert_eq!(at("/d/0"), None);
+        assert_eq!(at("/d/b"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn prints_what_it_reads(text in r#"(/([a-c_]{1,2}|"([a-c/*]|\\"|\\\\){0,3}")){1,3}"#) {
+            let path = Path::parse(&text).unwrap();
+            prop_assert_eq!(Path::parse(&path.to_string()), Ok(path));
+        }
+
+        #[test]
+        fn answers_any_text(text in r#"[/a"\\*\[\]é ]{0,8}"#) {
+            if let Err(error) = Path::parse(&text) {
+                prop_assert!(error.position <= text.chars().count());
+            }
+        }
+    }
+}

@@ -12,6 +12,7 @@
 //! - P3: `null` means absent, for every optional member; some SDKs send every property they have.
 
 mod computed;
+mod computed_query;
 mod conflict;
 mod encryption;
 mod full_text;
@@ -123,7 +124,13 @@ pub fn check_new(
     let (indexing, indexing_json) = indexing::check(body, &context)?;
     let default_ttl = context.default_ttl;
     let (unique_keys, unique_keys_json) = unique_key::check(body)?;
-    let (computed, computed_json) = computed::check(body, &indexing)?;
+    let context = computed::Context {
+        partition_key: &partition_key,
+        unique_keys: &unique_keys,
+        vector: &vector,
+        spatial: &indexing.spatial,
+    };
+    let (computed, computed_json) = computed::check(body, &context)?;
     let (conflict, conflict_json) = conflict::check(body)?;
     let (change_feed_retention_minutes, change_feed_json) = change_feed(body)?;
     let (analytical_ttl, analytical_json) = analytical_ttl(body)?;
@@ -169,8 +176,8 @@ pub fn check_new(
 /// Checks the definition that is to replace `stored`, which one of the functions here returned.
 ///
 /// A replace is whole: an optional member that is left out is removed. What was fixed at creation
-/// must be sent again and be equal, with one exception: a partition key may leave out its kind and
-/// version.
+/// must be sent again and be equal. A partition key may leave out its kind and version, and a
+/// container that was created without one needs none.
 pub fn check_replace(body: &Object, stored: &Object) -> Result<(Policies, Object), PolicyError> {
     let old = load(stored)?;
     let body = partition_key::complete_from(body, stored)?;

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use value::{Object, SYSTEM_PROPERTIES, Value};
+use value::{Object, PartitionKeyDefinition, Path, SYSTEM_PROPERTIES, Value};
 
-use super::indexing::IndexingPolicy;
 use super::spatial::SpatialIndex;
-use super::{PolicyError, member};
+use super::unique_key::UniqueKey;
+use super::vector::VectorEmbedding;
+use super::{PolicyError, computed_query, member};
 
 const COUNT_MAX: usize = 20;
 
@@ -19,10 +20,19 @@ pub struct ComputedProperty {
     pub query: String,
 }
 
+/// The other policies, none of which may be about a computed property: keys, vectors and shapes
+/// are of what documents contain.
+pub(super) struct Context<'a> {
+    pub(super) partition_key: &'a PartitionKeyDefinition,
+    pub(super) unique_keys: &'a [UniqueKey],
+    pub(super) vector: &'a [VectorEmbedding],
+    pub(super) spatial: &'a [SpatialIndex],
+}
+
 /// Checks `computedProperties`.
 pub(super) fn check(
     body: &Object,
-    indexing: &IndexingPolicy,
+    context: &Context<'_>,
 ) -> Result<(Vec<ComputedProperty>, Option<Value>), PolicyError> {
     let Some(elements) = member::array(body, "computedProperties")? else {
         return Ok((Vec::new(), None));
@@ -40,15 +50,19 @@ pub(super) fn check(
         let entry = member::element(element, "computedProperties")?;
         let name = part(entry, "name")?;
         let query = part(entry, "query")?;
-        check_name(name, offset, &indexing.spatial)?;
+        check_name(name, offset, context)?;
         if !seen.insert(name) {
             return Err(PolicyError::new(format!(
                 "Computed property name '{name}' cannot be used in multiple definitions."
             )));
         }
-        check_query(query, offset)?;
         properties.push(ComputedProperty { name: name.to_owned(), query: query.to_owned() });
         stored.push(Value::from(Object::from([("name", name), ("query", query)])));
+    }
+    for (offset, property) in properties.iter().enumerate() {
+        let mut others = seen.clone();
+        others.remove(property.name.as_str());
+        computed_query::check(&property.query, offset, &others)?;
     }
     // An empty list is the same as none; clients that drop the last one send it.
     let stored = Some(stored).filter(|stored| !stored.is_empty()).map(Value::from);
@@ -64,22 +78,29 @@ fn part<'a>(entry: &'a Object, part: &str) -> Result<&'a str, PolicyError> {
     }
 }
 
-fn check_name(name: &str, offset: usize, spatial: &[SpatialIndex]) -> Result<(), PolicyError> {
+fn check_name(name: &str, offset: usize, context: &Context<'_>) -> Result<(), PolicyError> {
     if name == "id" || SYSTEM_PROPERTIES.contains(&name) {
         return Err(PolicyError::new(format!(
             "The system property name '{name}' cannot be used as a computed property name."
         )));
     }
-    if spatial.iter().any(|index| index.is_on(name)) {
+    if context.spatial.iter().any(|index| index.is_on(name)) {
         return Err(PolicyError::new(format!(
             "Computed property '{name}' at index ({offset}) has a spatial index. Remove the \
              spatial index on this path."
         )));
     }
-    Ok(())
-}
-
-/// Refuses a query that is not one expression over one document.
-fn check_query(_query: &str, _offset: usize) -> Result<(), PolicyError> {
-    Ok(())
+    let starts_here = |path: &Path| path.segments().first().is_some_and(|first| first == name);
+    let role = if context.partition_key.paths.iter().any(starts_here) {
+        "partition key"
+    } else if context.unique_keys.iter().flat_map(|key| &key.paths).any(starts_here) {
+        "unique key"
+    } else if context.vector.iter().map(|embedding| &embedding.path).any(starts_here) {
+        "vector"
+    } else {
+        return Ok(());
+    };
+    Err(PolicyError::new(format!(
+        "Computed property '{name}' at index ({offset}) cannot be used as a {role} path."
+    )))
 }

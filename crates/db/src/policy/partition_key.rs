@@ -27,12 +27,19 @@ pub(super) fn check(
 }
 
 /// The body of a replace, where a partition key that leaves out its kind or version means the
-/// stored one.
+/// stored one, and one that is missing means that there still is none.
 pub(super) fn complete_from(body: &Object, stored: &Object) -> Result<Object, PolicyError> {
     let mut body = body.clone();
-    let old = member::object(stored, "partitionKey")?;
+    let Some(old) = member::object(stored, "partitionKey")? else { return Ok(body) };
+    if member::present(&body, "partitionKey").is_none() {
+        let paths = member::array(old, "paths")?.unwrap_or_default();
+        if paths == [Value::from(SYSTEM_KEY_PATH)] {
+            body.insert("partitionKey", old.clone());
+        }
+        return Ok(body);
+    }
     let new = body.get_mut("partitionKey").and_then(Value::as_object_mut);
-    if let (Some(old), Some(new)) = (old, new) {
+    if let Some(new) = new.filter(|new| new.get("paths") == old.get("paths")) {
         for name in ["kind", "version", "systemKey"] {
             if let (None, Some(value)) = (member::present(new, name), old.get(name)) {
                 new.insert(name, value.clone());

@@ -261,7 +261,7 @@ fn composite_indexes() {
     check_list(r#"[[{"path":"/a/*"},{"path":"/b"}]]"#, "400 The indexing path '/a/*' could not");
     check_list(r#"[[{"path":"/a"},{"path":"/b","order":"up"}]]"#, INVALID);
     check_list(r#"[{"path":"/a"}]"#, INVALID);
-    let nine = vec![r#"{"path":"/a"}"#; 9].join(",");
+    let nine = [r#"{"path":"/a"}"#; 9].join(",");
     check_list(&format!("[[{nine}]]"), "400 A composite index must have between 2 and 8 paths");
     let pair = |number| format!(r#"[{{"path":"/a{number}"}},{{"path":"/b"}}]"#);
     let pairs: Vec<String> = (0..51).map(pair).collect();
@@ -454,6 +454,79 @@ fn conflict_resolution() {
     check_policy(r#"{"conflictResolutionPath":"a"}"#, "400 The conflict resolution path 'a'");
     check_policy(r#"{"mode":"Custom","conflictResolutionPath":"/a"}"#, "400 'conflictResolutionPa");
     check_policy(r#"{"conflictResolutionProcedure":"x"}"#, "400 'conflictResolutionProcedure'");
+}
+
+#[test]
+fn computed_properties_are_no_keys() {
+    fn check_beside(members: &str, name: &str, role: &str) {
+        let body = format!(
+            r#""computedProperties":[{{"name":"{name}","query":"SELECT VALUE 1 FROM c"}}],{members}"#
+        );
+        let expected =
+            format!("400 Computed property '{name}' at index (0) cannot be used as a {role} path.");
+        check(&body, "computedProperties", &expected);
+    }
+    check_beside(r#""x":1"#, "pk", "partition key");
+    check_beside(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a/b"]}]}"#, "a", "unique key");
+    check_beside(r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v"}]}"#, "v", "vector");
+}
+
+#[test]
+fn queries_of_computed_properties() {
+    fn check_query(query: &str, expected: &str) {
+        let entries = vec![
+            Value::from(Object::from([("name", "cp"), ("query", query)])),
+            Object::from([("name", "other"), ("query", "SELECT VALUE c.x FROM c")]).into(),
+        ];
+        let mut body = with_key("");
+        body.insert("computedProperties", entries);
+        let found = match check_new(&body, false) {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.message,
+        };
+        let matches = if expected == "ok" { found == "ok" } else { found.contains(expected) };
+        assert!(matches, "{query}\n   found {found}\nexpected {expected}");
+    }
+    check_query("SELECT VALUE LOWER(c.name) FROM c", "ok");
+    check_query("select value r.a[\"b\"][0] ?? 1 from root r", "ok");
+    check_query("SELECT VALUE {\"a\": [x.a, -x.b], \"b\": x.c IN (1, 2)} FROM c AS x", "ok");
+    check_query("SELECT VALUE c.a BETWEEN 1 AND 2 ? c.b LIKE 'x%' : NOT c.c FROM c", "ok");
+    check_query("SELECT VALUE c.cp FROM c", "ok");
+    check_query("SELECT VALUE c.a.other FROM c", "ok");
+    check_query(
+        "SELECT LOWER(c.name) FROM c",
+        "Required VALUE expression missing from computed property query \
+         'SELECT LOWER(c.name) FROM c' at index (0).",
+    );
+    check_query("SELECT * FROM c", "Required VALUE expression missing");
+    check_query(
+        "SELECT LOWER(c.name) FROM r",
+        r#"Computed property at index (0) has a malformed query: 'SELECT LOWER(c.name) FROM r' Error details: '{"errors":[{"severity":"Error","code":2001,"message":"Identifier 'c' could not be resolved."}]}'"#,
+    );
+    check_query("SELECT VALUE c.a FROM c AS x", "Identifier 'c' could not be resolved.");
+    check_query("SELECT VALUE", r#"Error details: '{"errors":[{"severity":"Error","location":"#);
+    check_query("SELECT VALUE 1", "exactly one source");
+    check_query("SELECT VALUE x FROM c JOIN x IN c.a", "exactly one source");
+    check_query("SELECT VALUE x FROM x IN c.a", "FROM must name the document itself");
+    check_query("SELECT VALUE a FROM c.a", "FROM must name the document itself");
+    check_query("SELECT VALUE c.a FROM c WHERE c.a > 1", "WHERE is not allowed");
+    check_query("SELECT VALUE c.a FROM c ORDER BY c.a", "ORDER BY is not allowed");
+    check_query("SELECT VALUE c.a FROM c GROUP BY c.a", "GROUP BY is not allowed");
+    check_query("SELECT TOP 1 VALUE c.a FROM c", "TOP is not allowed");
+    check_query("SELECT DISTINCT VALUE c.a FROM c", "DISTINCT is not allowed");
+    check_query("SELECT VALUE c.a FROM c OFFSET 0 LIMIT 1", "OFFSET LIMIT is not allowed");
+    check_query("SELECT VALUE 1 + (SELECT VALUE 1) FROM c", "a subquery is not allowed");
+    check_query("SELECT VALUE EXISTS(SELECT VALUE 1) FROM c", "a subquery is not allowed");
+    check_query("SELECT VALUE udf.f(c.a) FROM c", "the user-defined function 'f' is not allowed");
+    for call in
+        ["COUNT(c.a)", "max(c.a)", "Rand()", "GetCurrentDateTime()", "ST_DISTANCE(c.a, c.b)"]
+    {
+        let expected = format!("the function '{}' is not", call.split('(').next().unwrap());
+        check_query(&format!("SELECT VALUE {{\"a\": {call}}} FROM c"), &expected);
+    }
+    check_query("SELECT VALUE c.other FROM c", "'other' is itself a computed property");
+    check_query("SELECT VALUE c[\"other\"] FROM c", "'other' is itself a computed property");
+    check_query("SELECT VALUE @p FROM c", "the parameter @p has no value");
 }
 
 /// Two embeddings, of 256 and 550 dimensions, and these indexes.
@@ -663,12 +736,17 @@ fn the_partition_key_is_fixed() {
     let changed = "Document collection partition key cannot be changed.";
     let key = |key: &str| object(&format!(r#"{{"id":"c","partitionKey":{key}}}"#));
     assert_eq!(replace(&old, &key(r#"{"paths":["/pk"]}"#)), "ok");
-    assert_eq!(replace(&old, &key(r#"{"paths":["/\"pk\""]}"#)), "ok");
+    assert_eq!(replace(&old, &key(r#"{"paths":["/\"pk\""],"version":2}"#)), "ok");
     assert_eq!(replace(&old, &key(r#"{"paths":["/other"],"kind":"Hash","version":2}"#)), changed);
     assert_eq!(replace(&old, &key(r#"{"paths":["/pk"],"version":1}"#)), changed);
     let multi = r#"{"paths":["/pk"],"kind":"MultiHash","version":2}"#;
     assert_eq!(replace(&old, &key(multi)), changed);
     assert!(replace(&old, &key("null")).starts_with("The partition key definition is missing"));
+
+    let (policies, stored) = check_new(&object(r#"{"id":"c"}"#), true).unwrap();
+    let replaced = check_replace(&object(r#"{"id":"c","defaultTtl":5}"#), &stored).unwrap().0;
+    assert_eq!(replaced.partition_key, policies.partition_key);
+    assert_eq!(check_replace(&old, &stored).unwrap_err().message, changed);
 }
 
 #[test]

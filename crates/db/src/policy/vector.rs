@@ -281,7 +281,8 @@ fn refuse_foreign_parameters(
         VectorIndexKind::DiskAnn => &[],
     };
     for name in foreign {
-        if member::present(entry, name).is_some() {
+        let empty = Value::Array(Vec::new());
+        if member::present(entry, name).is_some_and(|value| *value != empty) {
             return Err(PolicyError::new(format!(
                 "The Vector Indexing Policy parameter {name} is not supported by the Index Type of \
                  path::{path}."

@@ -803,6 +803,21 @@ fn vectors_may_be_added_and_removed_but_not_edited() {
     );
 }
 
+/// A request of two megabytes holds this many; searching a list for each would take long.
+#[test]
+fn many_vectors_are_looked_up() {
+    let entries = |member: &str| {
+        let entry = |number: usize| format!(r#"{{"path":"/v{number}",{member}}}"#);
+        (0..20_000).map(entry).collect::<Vec<_>>().join(",")
+    };
+    let embeddings = entries(r#""dimensions":8"#);
+    let indexes = entries(r#""type":"flat""#);
+    let body = with_key(&format!(
+        r#""vectorEmbeddingPolicy":{{"vectorEmbeddings":[{embeddings}]}},"indexingPolicy":{{"vectorIndexes":[{indexes}]}}"#
+    ));
+    assert_eq!(replace(&body, &body), "ok");
+}
+
 #[test]
 fn encryption_is_fixed() {
     let encrypted = with_key(r#""clientEncryptionPolicy":{"includedPaths":[]}"#);

@@ -3,7 +3,7 @@
 //! Both lists are shown exactly as they were sent. An entry cannot be edited later, only added or
 //! removed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use value::{Object, Path, Value};
 
@@ -123,10 +123,11 @@ pub(super) fn check_indexes(
     let Some(elements) = member::array(policy, "vectorIndexes")? else {
         return Ok((Vec::new(), None));
     };
+    let embeddings = by_path(embeddings, |embedding| &embedding.path);
     let mut indexes = Vec::new();
     let mut seen = HashSet::new();
     for element in elements {
-        let index = index(member::element(element, "vectorIndexes")?, embeddings)?;
+        let index = index(member::element(element, "vectorIndexes")?, &embeddings)?;
         if !seen.insert(index.path.clone()) {
             return Err(PolicyError::new(format!(
                 "The Vector Indexing Policy has the path::{} more than once.",
@@ -143,12 +144,10 @@ pub(super) fn check_embeddings_unchanged(
     old: &[VectorEmbedding],
     new: &[VectorEmbedding],
 ) -> Result<(), PolicyError> {
-    for old in old {
-        if new.iter().any(|new| new.path == old.path && new != old) {
-            return Err(PolicyError::new(
-                "Paths in existing embedding policy cannot be modified in Collection Replace",
-            ));
-        }
+    if is_edited(old, new, |embedding| &embedding.path) {
+        return Err(PolicyError::new(
+            "Paths in existing embedding policy cannot be modified in Collection Replace",
+        ));
     }
     Ok(())
 }
@@ -158,14 +157,22 @@ pub(super) fn check_indexes_unchanged(
     old: &[VectorIndex],
     new: &[VectorIndex],
 ) -> Result<(), PolicyError> {
-    for old in old {
-        if new.iter().any(|new| new.path == old.path && new != old) {
-            return Err(PolicyError::new(
-                "Paths in existing vector indexing policy cannot be modified in Collection Replace",
-            ));
-        }
+    if is_edited(old, new, |index| &index.path) {
+        return Err(PolicyError::new(
+            "Paths in existing vector indexing policy cannot be modified in Collection Replace",
+        ));
     }
     Ok(())
+}
+
+/// Definitions may have as many entries as a request holds, so they are looked up, not searched.
+fn by_path<T>(entries: &[T], path: impl Fn(&T) -> &Path) -> HashMap<&Path, &T> {
+    entries.iter().map(|entry| (path(entry), entry)).collect()
+}
+
+fn is_edited<T: PartialEq>(old: &[T], new: &[T], path: impl Fn(&T) -> &Path) -> bool {
+    let new = by_path(new, &path);
+    old.iter().any(|old| new.get(path(old)).is_some_and(|new| *new != old))
 }
 
 fn embedding(entry: &Object) -> Result<VectorEmbedding, PolicyError> {
@@ -223,18 +230,20 @@ fn dimensions(entry: &Object) -> Result<u32, PolicyError> {
     })
 }
 
-fn index(entry: &Object, embeddings: &[VectorEmbedding]) -> Result<VectorIndex, PolicyError> {
+fn index(
+    entry: &Object,
+    embeddings: &HashMap<&Path, &VectorEmbedding>,
+) -> Result<VectorIndex, PolicyError> {
     let text = member::string(entry, "path")?.unwrap_or_default();
     let path = Path::parse(text).map_err(|_| {
         PolicyError::new(format!("The Vector Indexing Policy has an invalid path::{text}."))
     })?;
     let kind = index_kind(member::string(entry, "type")?.unwrap_or_default())?;
-    let embedding =
-        embeddings.iter().find(|embedding| embedding.path == path).ok_or_else(|| {
-            PolicyError::new(format!(
-                "The Vector Indexing Policy's path::{text} not matching in Embedding's path."
-            ))
-        })?;
+    let embedding = embeddings.get(&path).ok_or_else(|| {
+        PolicyError::new(format!(
+            "The Vector Indexing Policy's path::{text} not matching in Embedding's path."
+        ))
+    })?;
     if kind == VectorIndexKind::Flat && embedding.dimensions > DIMENSIONS_FLAT_MAX {
         return Err(PolicyError::new(format!(
             "The Vector Indexing Policy has Index Type::flat for path::{text}, whose Dimensions:{} \

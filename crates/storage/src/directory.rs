@@ -5,10 +5,10 @@
 //! | `LOCK` | locked while a server uses the directory; its content means nothing |
 //! | `FORMAT` | the version of everything that lies here, as text |
 //! | `rows` | the ordered store |
-//! | `creating` | an ordered store whose creation was interrupted; it was never used |
+//! | `rows/created` | says that the ordered store was made completely |
 //!
-//! Other entries are left alone. The ordered store is made under another name and then renamed,
-//! because a half-made one cannot be told from a damaged one.
+//! Other entries are left alone. A half-made ordered store cannot be told from a damaged one by looking
+//! at it, hence the last entry: without it nothing was ever written there, and it is made again.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -41,23 +41,29 @@ impl Directory {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// Where the ordered store is; `create` makes it in the directory it is given, if there is none.
-    pub(crate) fn rows(
+    /// Opens the ordered store in the directory that is handed over, making it if there is none.
+    pub(crate) fn open_rows<T>(
         &self,
-        create: impl FnOnce(&Path) -> Result<(), Error>,
-    ) -> Result<PathBuf, Error> {
-        let rows = self.path.join("rows");
+        open: impl FnOnce(&Path) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let rows = self.rows();
+        let created = rows.join("created");
+        if created.try_exists()? {
+            return open(&rows);
+        }
         if rows.try_exists()? {
-            return Ok(rows);
+            fs::remove_dir_all(&rows)?;
         }
-        let creating = self.path.join("creating");
-        if creating.try_exists()? {
-            fs::remove_dir_all(&creating)?;
-        }
-        create(&creating)?;
-        fs::rename(&creating, &rows)?;
+        let opened = open(&rows)?;
+        File::create(&created)?.sync_all()?;
+        sync_directory(&rows)?;
         sync_directory(&self.path)?;
-        Ok(rows)
+        Ok(opened)
+    }
+
+    /// Where the ordered store is.
+    pub(crate) fn rows(&self) -> PathBuf {
+        self.path.join("rows")
     }
 }
 
@@ -191,13 +197,19 @@ mod tests {
     fn an_interrupted_creation_starts_over() {
         let path = tempfile::tempdir().unwrap();
         let directory = Directory::open(path.path()).unwrap();
-        let interrupted = directory.rows(|rows| {
+        let interrupted = directory.open_rows(|rows| {
             fs::create_dir(rows)?;
             fs::write(rows.join("half"), "")?;
-            Err(Error::Closed)
+            Err::<(), _>(Error::Closed)
         });
         assert!(interrupted.is_err());
-        let rows = directory.rows(|rows| Ok(fs::create_dir(rows)?)).unwrap();
-        assert!(!rows.join("half").exists());
+        directory.open_rows(|rows| Ok(fs::create_dir(rows)?)).unwrap();
+        directory
+            .open_rows(|rows| {
+                assert!(!rows.join("half").exists(), "the half-made one is gone");
+                assert!(rows.exists(), "the whole one is kept");
+                Ok(())
+            })
+            .unwrap();
     }
 }

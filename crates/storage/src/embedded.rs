@@ -106,8 +106,8 @@ impl Fjall {
     /// Opens the ordered store of a directory, creating both if need be.
     pub fn open(directory: &Path, options: Options) -> Result<Self, Error> {
         let directory = Directory::open(directory)?;
-        let path = directory.rows(|path| open_database(path, options).map(drop))?;
-        let (database, rows) = open_database(&path, options)?;
+        let (database, rows) = directory.open_rows(|path| open_database(path, options))?;
+        let path = directory.rows();
         let journals = Journals { path: path.clone(), is_flushed: AtomicBool::new(false) };
         let opened = Opened { rows, database, journals, path, _directory: directory };
         Ok(Self { opened: Arc::new(opened) })

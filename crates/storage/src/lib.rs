@@ -14,6 +14,7 @@ mod embedded;
 mod engine;
 mod error;
 mod memory;
+mod mirror;
 mod ordered;
 mod overlay;
 mod queue;
@@ -21,14 +22,17 @@ mod range;
 mod recent;
 mod row;
 mod transaction;
+mod trouble;
 
 pub use embedded::{Embedded, Fjall, FjallSnapshot, Options};
 pub use engine::{Engine, InMemory, RangeSnapshot};
 pub use error::Error;
 pub use memory::{Memory, MemorySnapshot};
+pub use mirror::{Mirror, MirrorSnapshot};
 pub use ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit};
 pub use range::{
     COMMIT_BYTES_MAX, Committed, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, Pressure, RangeId,
     RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View,
 };
 pub use transaction::Transaction;
+pub use trouble::{Crashing, Faulty, Torn, TroubledSnapshot};

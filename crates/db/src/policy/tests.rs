@@ -972,6 +972,59 @@ fn assert_fixed_point(body: &Object) {
     assert_eq!(check_replace(&stored, &stored), Ok((policies, stored)));
 }
 
+/// Every path of up to this many steps over a few names.
+fn all_paths(steps_max: usize) -> Vec<Vec<Step<'static>>> {
+    let steps = [Step::Property("a"), Step::Property("b"), Step::Property("c"), Step::Element];
+    let mut paths: Vec<Vec<Step<'static>>> = vec![Vec::new()];
+    for _ in 0..steps_max {
+        let longer = |path: &Vec<Step<'static>>| {
+            let path = path.clone();
+            steps.iter().map(move |step| [path.as_slice(), &[*step]].concat())
+        };
+        let longer: Vec<_> = paths.iter().flat_map(longer).collect();
+        paths.extend(longer);
+    }
+    paths.retain(|path| !path.is_empty());
+    paths
+}
+
+/// Documents whose names are those of the generated paths.
+fn documents() -> impl Strategy<Value = Value> {
+    fn object(member: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+        let name = prop::sample::select(vec!["a", "b", "c", "a b", "id"]);
+        prop::collection::vec((name, member), 0..4)
+            .prop_map(|members| Value::from(members.into_iter().collect::<Object>()))
+    }
+    let scalar = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from)];
+    object(scalar.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from), object(inner)]
+    }))
+}
+
+fn for_each_leaf<'a>(
+    value: &'a Value,
+    path: &mut Vec<Step<'a>>,
+    visit: &mut impl FnMut(&[Step<'a>]),
+) {
+    match value {
+        Value::Array(elements) => {
+            for element in elements {
+                path.push(Step::Element);
+                for_each_leaf(element, path, visit);
+                path.pop();
+            }
+        }
+        Value::Object(object) => {
+            for (name, member) in object.iter() {
+                path.push(Step::Property(name));
+                for_each_leaf(member, path, visit);
+                path.pop();
+            }
+        }
+        _ => visit(path),
+    }
+}
+
 /// What the precedence rule says, without a tree: the longest match, `/?` before `/*`.
 fn decide_by_list(policy: &IndexingPolicy, path: &[Step<'_>]) -> bool {
     let matches = |rule: &IndexPath| {
@@ -1025,16 +1078,21 @@ proptest! {
     fn the_tree_of_rules_decides_as_the_list_does(
         included in path_list(),
         excluded in path_list(),
-        path in prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "[]"]), 1..5),
+        document in documents(),
     ) {
         let mut body = with_key("");
         let policy = Object::from([("includedPaths", included), ("excludedPaths", excluded)]);
         body.insert("indexingPolicy", policy);
         if let Ok((policies, _)) = check_new(&body, false) {
-            let path = path.join(".");
-            let path = steps(&path);
             let policy = policies.indexing;
-            prop_assert_eq!(policy.decides(&path), decide_by_list(&policy, &path));
+            for path in all_paths(3) {
+                prop_assert_eq!(policy.decides(&path), decide_by_list(&policy, &path));
+            }
+            let mut count = 0;
+            for_each_leaf(&document, &mut Vec::new(), &mut |path| {
+                count += usize::from(policy.decides(path));
+            });
+            prop_assert_eq!(policy.indexed_term_count(document.as_object().unwrap()), count);
         }
     }
 }

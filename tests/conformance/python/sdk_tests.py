@@ -1,0 +1,152 @@
+"""Runs the Python SDK's own tests against a server on https://localhost:8081/ and compares with what is known.
+
+The tests come from the source distribution of the pinned SDK version; they accept no other endpoint. `passing.txt`
+lists the tests that pass and only grows: one of them not passing fails the run. `skipped.md` gives, for every other
+test of the chosen files, the reason why it is not expected to pass. A test that is in neither is reported, and so is
+one that newly passes; `--update` moves the latter into `passing.txt`.
+
+    python sdk_tests.py CACHE_DIRECTORY [--fetch | --update | --only PATTERN]
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+FILES = [
+    "test_auto_scale*.py", "test_crud*.py", "test_encoding*.py", "test_headers*.py", "test_none_options*.py",
+    "test_partition_key*.py", "test_read_items*.py", "test_resource_id*.py", "test_transactional_batch*.py",
+    "test_ttl.py", "test_unique*.py", "test_user_configs*.py",
+]
+
+# Several tests wait out time limits of the client for about a minute; none that works takes longer than this.
+TIMEOUT_SECONDS = 300
+
+# The tests mostly wait, and every file makes its own database, so files run side by side.
+FILES_AT_ONCE = 4
+
+
+def pinned_version():
+    requirements = (HERE / "requirements.txt").read_text(encoding="utf-8")
+    return re.search(r"^azure-cosmos==(\S+)$", requirements, re.MULTILINE).group(1)
+
+
+def unpack_tests(cache):
+    """The directory with the SDK's tests, fetched on first use."""
+    version = pinned_version()
+    tests = cache / f"azure-cosmos-{version}-tests"
+    if tests.is_dir():
+        return tests
+    downloads = cache / "downloads"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps",
+         "--dest", downloads, f"azure-cosmos=={version}"],
+        check=True)
+    partial = tests.with_suffix(".partial")
+    with tarfile.open(downloads / f"azure_cosmos-{version}.tar.gz") as archive:
+        for member in archive.getmembers():
+            _, _, path = member.name.partition("/")
+            if path.startswith("tests/"):
+                member.name = path.removeprefix("tests/")
+                archive.extract(member, partial, filter="data")
+    partial.rename(tests)
+    return tests
+
+
+def run_file(tests, name, cache, only):
+    """Runs one test file in its own process and returns `{test id: outcome}`."""
+    outcomes = cache / "outcomes" / f"{name}.txt"
+    outcomes.parent.mkdir(exist_ok=True)
+    outcomes.unlink(missing_ok=True)
+    log = outcomes.with_suffix(".log")
+    command = [
+        sys.executable, "-m", "pytest", "-q", "--tb=short", "-W", "ignore", "-p", "no:cacheprovider", "-p", "outcomes",
+        "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", name,
+    ]
+    if only:
+        command += ["-k", only]
+    environment = dict(os.environ, PYTHONPATH=str(HERE / "stub"), ORRERY_OUTCOMES=str(outcomes), PYTHONDONTWRITEBYTECODE="1")
+    with open(log, "w", encoding="utf-8") as output:
+        subprocess.run(command, cwd=tests, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if not outcomes.exists():
+        print(f"no outcome of {name}: see {log}", file=sys.stderr)
+        return {}
+    lines = outcomes.read_text(encoding="utf-8").splitlines()
+    return {test: outcome for outcome, test in (line.split(" ", 1) for line in lines)}
+
+
+def known_passing():
+    lines = (HERE / "passing.txt").read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def known_skipped():
+    """Patterns of tests that have a reason: the code spans that open the list items of skipped.md."""
+    text = (HERE / "skipped.md").read_text(encoding="utf-8")
+    return re.findall(r"^- `([^`]+)`", text, re.MULTILINE)
+
+
+def has_reason(test, patterns):
+    return any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)
+
+
+def write_passing(tests):
+    path = HERE / "passing.txt"
+    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    path.write_text("\n".join(comments + sorted(tests)) + "\n", encoding="utf-8")
+
+
+def report(outcomes, update):
+    """Prints how the outcomes differ from what is known and returns the exit code."""
+    passing, patterns = known_passing(), known_skipped()
+    passed = {test for test, outcome in outcomes.items() if outcome == "passed"}
+    lost = sorted(passing - passed)
+    gained = sorted(passed - passing)
+    failed = {test for test, outcome in outcomes.items() if outcome == "failed"}
+    unexplained = sorted(test for test in failed - passing if not has_reason(test, patterns))
+    for test in lost:
+        print(f"no longer passes ({outcomes.get(test, 'not run')}): {test}")
+    for test in gained:
+        note = " (still listed in skipped.md)" if has_reason(test, patterns) else ""
+        print(f"newly passes: {test}{note}")
+    for test in unexplained:
+        print(f"fails without a reason in skipped.md: {test}")
+    if update:
+        write_passing(passing | passed)
+    print(f"{len(passed)} of {len(outcomes)} tests of the SDK pass, {len(gained)} newly, {len(lost)} no longer")
+    return 1 if lost else 0
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Runs the Python SDK's own tests.")
+    arguments.add_argument("cache", type=pathlib.Path)
+    arguments.add_argument("--fetch", action="store_true", help="only fetch and unpack the tests")
+    arguments.add_argument("--update", action="store_true", help="add what newly passes to passing.txt")
+    arguments.add_argument("--only", help="run only the tests that match this pytest -k expression; compares nothing")
+    options = arguments.parse_args()
+
+    tests = unpack_tests(options.cache.resolve())
+    if options.fetch:
+        return 0
+    names = sorted({path.name for pattern in FILES for path in tests.glob(pattern)})
+    outcomes = {}
+    with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        runs = [pool.submit(run_file, tests, name, options.cache.resolve(), options.only) for name in names]
+        for run in runs:
+            outcomes |= run.result()
+    if options.only:
+        for test, outcome in sorted(outcomes.items()):
+            print(outcome, test)
+        return 1 if "failed" in outcomes.values() else 0
+    return report(outcomes, options.update)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -46,14 +46,8 @@ impl Value {
             offset: error.valid_up_to(),
         })?;
         let depth_left = depth_max.min(DEPTH_LIMIT);
-        let mut parser = Parser { text, bytes: text.as_bytes(), offset: 0, depth_left };
-        parser.skip_whitespace();
-        let value = parser.value()?;
-        parser.skip_whitespace();
-        if parser.offset < text.len() {
-            return Err(parser.error("text after the end of the value"));
-        }
-        Ok(value)
+        let bytes = text.as_bytes();
+        Parser { text, bytes, offset: 0, depth_left }.document().map_err(|error| *error)
     }
 
     /// Appends the JSON text, without whitespace.
@@ -104,13 +98,15 @@ pub fn write_string(text: &str, out: &mut String) {
 
 /// The inside of a JSON string.
 pub(crate) fn write_escaped(text: &str, out: &mut String) {
+    let bytes = text.as_bytes();
     let mut copied = 0;
-    for (offset, byte) in text.bytes().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(&text[copied..offset]);
-        copied = offset + 1;
+    loop {
+        let stop = plain_end(bytes, copied);
+        out.push_str(&text[copied..stop]);
+        let Some(&byte) = bytes.get(stop) else {
+            return;
+        };
+        copied = stop + 1;
         match byte {
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),
@@ -126,7 +122,6 @@ pub(crate) fn write_escaped(text: &str, out: &mut String) {
             }
         }
     }
-    out.push_str(&text[copied..]);
 }
 
 const HEX_DIGITS: [char; 16] =
@@ -139,14 +134,18 @@ struct Parser<'a> {
     depth_left: usize,
 }
 
-impl<'a> Parser<'a> {
+/// Boxed, because a result as wide as an error costs more to pass than most values to parse. For the
+/// same reason values are written into the slot they will live in.
+type Parsed<T> = Result<T, Box<JsonError>>;
+
+impl Parser<'_> {
     #[cold]
-    fn error(&self, message: &str) -> JsonError {
-        JsonError { message: message.to_owned(), offset: self.offset }
+    fn error(&self, message: &str) -> Box<JsonError> {
+        Box::new(JsonError { message: message.to_owned(), offset: self.offset })
     }
 
     #[cold]
-    fn unexpected(&self, wanted: &str) -> JsonError {
+    fn unexpected(&self, wanted: &str) -> Box<JsonError> {
         match self.text.get(self.offset..).and_then(|rest| rest.chars().next()) {
             None => self.error(&format!("text ends where {wanted} should be")),
             Some(found) => self.error(&format!("expected {wanted}, found {found:?}")),
@@ -165,64 +164,89 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Value, JsonError> {
-        match self.peek() {
-            Some(b'"') => Ok(Value::String(self.string()?)),
-            Some(b'-' | b'0'..=b'9') => Ok(Value::Number(self.number()?)),
-            Some(b'{') => self.nested(Parser::object),
-            Some(b'[') => self.nested(Parser::array),
-            Some(b't') => self.literal("true", Value::Bool(true)),
-            Some(b'f') => self.literal("false", Value::Bool(false)),
-            Some(b'n') => self.literal("null", Value::Null),
-            _ => Err(self.unexpected("a value")),
+    fn document(&mut self) -> Parsed<Value> {
+        let mut value = Value::Null;
+        self.skip_whitespace();
+        self.value(&mut value)?;
+        self.skip_whitespace();
+        if self.offset < self.text.len() {
+            return Err(self.error("text after the end of the value"));
         }
+        Ok(value)
     }
 
-    fn literal(&mut self, word: &str, value: Value) -> Result<Value, JsonError> {
+    fn value(&mut self, slot: &mut Value) -> Parsed<()> {
+        match self.peek() {
+            Some(b'"') => *slot = Value::String(self.string()?),
+            Some(b'-' | b'0'..=b'9') => *slot = Value::Number(self.number()?),
+            Some(b'{') => {
+                self.descend()?;
+                *slot = Value::Object(self.object()?);
+                self.depth_left += 1;
+            }
+            Some(b'[') => {
+                self.descend()?;
+                *slot = Value::Array(self.array()?);
+                self.depth_left += 1;
+            }
+            Some(b't') => {
+                self.literal("true")?;
+                *slot = Value::Bool(true);
+            }
+            Some(b'f') => {
+                self.literal("false")?;
+                *slot = Value::Bool(false);
+            }
+            Some(b'n') => {
+                self.literal("null")?;
+                *slot = Value::Null;
+            }
+            _ => return Err(self.unexpected("a value")),
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &str) -> Parsed<()> {
         if !self.bytes[self.offset..].starts_with(word.as_bytes()) {
             return Err(self.unexpected("a value"));
         }
         self.offset += word.len();
-        Ok(value)
+        Ok(())
     }
 
-    fn nested(
-        &mut self,
-        read: fn(&mut Parser<'a>) -> Result<Value, JsonError>,
-    ) -> Result<Value, JsonError> {
+    /// Over an opening bracket or brace.
+    fn descend(&mut self) -> Parsed<()> {
         if self.depth_left == 0 {
             return Err(self.error("arrays and objects are nested too deeply"));
         }
         self.depth_left -= 1;
         self.offset += 1;
         self.skip_whitespace();
-        let value = read(self)?;
-        self.depth_left += 1;
-        Ok(value)
+        Ok(())
     }
 
     /// Behind `[` and whitespace.
-    fn array(&mut self) -> Result<Value, JsonError> {
+    fn array(&mut self) -> Parsed<Vec<Value>> {
         let mut elements = Vec::new();
         if self.peek() == Some(b']') {
             self.offset += 1;
-            return Ok(Value::Array(elements));
+            return Ok(elements);
         }
         loop {
-            elements.push(self.value()?);
+            self.value(elements.push_mut(Value::Null))?;
             if self.at_end(b']', "',' or ']'")? {
-                return Ok(Value::Array(elements));
+                return Ok(elements);
             }
         }
     }
 
     /// Behind `{` and whitespace.
-    fn object(&mut self) -> Result<Value, JsonError> {
-        let mut members = Members::default();
+    fn object(&mut self) -> Parsed<Object> {
         if self.peek() == Some(b'}') {
             self.offset += 1;
-            return Ok(Value::Object(Object::new()));
+            return Ok(Object::new());
         }
+        let mut members = Members { members: Vec::with_capacity(8), offsets: None };
         loop {
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("a name in quotes"));
@@ -234,17 +258,16 @@ impl<'a> Parser<'a> {
             }
             self.offset += 1;
             self.skip_whitespace();
-            let value = self.value()?;
-            members.insert(name, value);
+            self.value(members.slot(name))?;
             if self.at_end(b'}', "',' or '}'")? {
-                return Ok(Value::Object(Object::from_distinct(members.members)));
+                return Ok(Object::from_distinct(members.members));
             }
         }
     }
 
     /// Behind an element: over a comma to the next one, or over the closing character.
     #[inline]
-    fn at_end(&mut self, close: u8, wanted: &str) -> Result<bool, JsonError> {
+    fn at_end(&mut self, close: u8, wanted: &str) -> Parsed<bool> {
         self.skip_whitespace();
         match self.peek() {
             Some(b',') => {
@@ -261,7 +284,7 @@ impl<'a> Parser<'a> {
     }
 
     /// At the opening quote.
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn string(&mut self) -> Parsed<String> {
         self.offset += 1;
         let start = self.offset;
         self.offset = plain_end(self.bytes, start);
@@ -273,7 +296,7 @@ impl<'a> Parser<'a> {
         self.string_with_escapes(start)
     }
 
-    fn string_with_escapes(&mut self, start: usize) -> Result<String, JsonError> {
+    fn string_with_escapes(&mut self, start: usize) -> Parsed<String> {
         let mut string = self.text[start..self.offset].to_owned();
         loop {
             match self.peek() {
@@ -296,7 +319,7 @@ impl<'a> Parser<'a> {
     }
 
     /// At a backslash.
-    fn escape(&mut self) -> Result<char, JsonError> {
+    fn escape(&mut self) -> Parsed<char> {
         let character = match self.bytes.get(self.offset + 1) {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
@@ -314,7 +337,7 @@ impl<'a> Parser<'a> {
     }
 
     /// At `\uXXXX`; takes the second half of a surrogate pair along.
-    fn unicode_escape(&mut self) -> Result<char, JsonError> {
+    fn unicode_escape(&mut self) -> Parsed<char> {
         let first = self.code_unit(self.offset)?;
         let (code, length) = match first {
             0xd800..=0xdbff => {
@@ -332,7 +355,7 @@ impl<'a> Parser<'a> {
         Ok(character)
     }
 
-    fn code_unit(&self, offset: usize) -> Result<u32, JsonError> {
+    fn code_unit(&self, offset: usize) -> Parsed<u32> {
         let malformed = || self.error("\\u must be followed by four hexadecimal digits");
         let escape = self.bytes.get(offset..offset + 6).ok_or_else(malformed)?;
         if !escape.starts_with(b"\\u") {
@@ -345,7 +368,7 @@ impl<'a> Parser<'a> {
     }
 
     /// At a minus sign or a digit.
-    fn number(&mut self) -> Result<Number, JsonError> {
+    fn number(&mut self) -> Parsed<Number> {
         let start = self.offset;
         let negative = self.peek() == Some(b'-');
         if negative {
@@ -385,7 +408,7 @@ impl<'a> Parser<'a> {
 
     /// Reads at least one digit, gives their count.
     #[inline]
-    fn digits(&mut self, mantissa: &mut u64) -> Result<usize, JsonError> {
+    fn digits(&mut self, mantissa: &mut u64) -> Parsed<usize> {
         let start = self.offset;
         while let Some(byte @ b'0'..=b'9') = self.peek() {
             *mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
@@ -398,7 +421,7 @@ impl<'a> Parser<'a> {
     }
 
     /// At `e` or `E`.
-    fn exponent(&mut self) -> Result<(), JsonError> {
+    fn exponent(&mut self) -> Parsed<()> {
         self.offset += 1;
         if let Some(b'+' | b'-') = self.peek() {
             self.offset += 1;
@@ -458,37 +481,37 @@ fn stop_bits(word: u64) -> u64 {
 }
 
 /// The members read so far. Looks at each for a duplicate while they are few, asks a hash beyond.
-#[derive(Default)]
 struct Members {
     members: Vec<(String, Value)>,
-    offsets: HashMap<String, usize>,
+    offsets: Option<HashMap<String, usize>>,
 }
 
 impl Members {
+    /// Where the value of this name goes: behind the others, or over the value it had before.
     #[inline]
-    fn insert(&mut self, name: String, value: Value) {
-        if self.members.len() < LINEAR_MAX {
-            match self.members.iter_mut().find(|(key, _)| *key == name) {
-                Some(member) => member.1 = value,
-                None => self.members.push((name, value)),
-            }
-            return;
+    fn slot(&mut self, name: String) -> &mut Value {
+        let known = if self.members.len() < LINEAR_MAX {
+            self.members.iter().position(|(key, _)| *key == name)
+        } else {
+            self.position_by_hash(&name)
+        };
+        match known {
+            Some(offset) => &mut self.members[offset].1,
+            None => &mut self.members.push_mut((name, Value::Null)).1,
         }
-        self.insert_by_hash(name, value);
     }
 
-    fn insert_by_hash(&mut self, name: String, value: Value) {
-        if self.offsets.is_empty() {
+    /// Where this name is; notes where it will be, when it is not there.
+    fn position_by_hash(&mut self, name: &str) -> Option<usize> {
+        let offsets = self.offsets.get_or_insert_with(|| {
             let names = self.members.iter().enumerate();
-            self.offsets = names.map(|(at, (key, _))| (key.clone(), at)).collect();
+            names.map(|(at, (key, _))| (key.clone(), at)).collect()
+        });
+        let known = offsets.get(name).copied();
+        if known.is_none() {
+            offsets.insert(name.to_owned(), self.members.len());
         }
-        match self.offsets.get(&name) {
-            Some(&offset) => self.members[offset].1 = value,
-            None => {
-                self.offsets.insert(name.clone(), self.members.len());
-                self.members.push((name, value));
-            }
-        }
+        known
     }
 }
 

@@ -143,26 +143,59 @@ fn write_canonical(value: f64, out: &mut String) {
         out.push_str(if value.is_sign_negative() { "-0" } else { "0" });
         return;
     }
-    if value.fract() == 0.0 && value.abs() <= TWO_POW_53 as f64 {
-        write!(out, "{}", value as i64).expect("writing to a string cannot fail");
-        return;
+    if value < 0.0 {
+        out.push('-');
     }
-    write_shortest(value, out);
+    let magnitude = value.abs();
+    if magnitude <= TWO_POW_53 as f64 && magnitude.fract() == 0.0 {
+        write_digits(magnitude as u64, 1, out);
+    } else if !write_short_decimal(magnitude, out) {
+        write_shortest(magnitude, out);
+    }
+}
+
+/// Writes a number with at most four decimals, as most are. Decimals of up to 15 digits are told
+/// apart by binary64, so one that reads back as the value is the shortest that does.
+fn write_short_decimal(magnitude: f64, out: &mut String) -> bool {
+    for (places, power) in [(1, 10), (2, 100), (3, 1_000), (4, 10_000)] {
+        let scaled = (magnitude * f64::from(power)).round();
+        if scaled >= 1e15 {
+            return false;
+        }
+        if scaled / f64::from(power) == magnitude {
+            let (scaled, power) = (scaled as u64, power as u64);
+            write_digits(scaled / power, 1, out);
+            out.push('.');
+            write_digits(scaled % power, places, out);
+            return true;
+        }
+    }
+    false
+}
+
+/// Writes at least `width` digits.
+fn write_digits(mut number: u64, width: usize, out: &mut String) {
+    let mut digits = [b'0'; 20];
+    let mut start = digits.len();
+    while number > 0 {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    start = start.min(digits.len() - width);
+    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits are ASCII"));
 }
 
 /// Lays out the shortest digits that read back as `value` the way ECMAScript does: plain from 1e-6
 /// to below 1e21, with an exponent outside.
-fn write_shortest(value: f64, out: &mut String) {
-    let scientific = format!("{:e}", value.abs());
+fn write_shortest(magnitude: f64, out: &mut String) {
+    let scientific = format!("{magnitude:e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("LowerExp writes an exponent");
     let exponent: i32 = exponent.parse().expect("LowerExp writes a decimal exponent");
     let digits: String = mantissa.chars().filter(|digit| *digit != '.').collect();
     let count = digits.len() as i32;
     // The decimal point stands behind this many digits.
     let point = exponent + 1;
-    if value < 0.0 {
-        out.push('-');
-    }
     if (count..=21).contains(&point) {
         out.push_str(&digits);
         push_zeros((point - count) as usize, out);

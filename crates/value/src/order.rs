@@ -65,15 +65,13 @@ pub fn encode_f64(value: f64, out: &mut Vec<u8>) {
 /// Appends the encoding of a string.
 pub fn encode_str(text: &str, out: &mut Vec<u8>) {
     out.push(STRING);
-    let mut copied = 0;
-    for (offset, byte) in text.bytes().enumerate() {
-        if byte == 0 {
-            out.extend_from_slice(&text.as_bytes()[copied..=offset]);
-            out.push(0xff);
-            copied = offset + 1;
-        }
+    let mut rest = text.as_bytes();
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&rest[..=zero]);
+        out.push(0xff);
+        rest = &rest[zero + 1..];
     }
-    out.extend_from_slice(&text.as_bytes()[copied..]);
+    out.extend_from_slice(rest);
     out.extend_from_slice(&[0, 0]);
 }
 

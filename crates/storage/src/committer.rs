@@ -13,7 +13,7 @@
 //! - C4: the header of a range is written with every commit that changes it, so LSNs stay dense.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry},
     ops::{Bound, ControlFlow},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::AtomicBool, atomic::AtomicUsize, atomic::Ordering},
@@ -117,10 +117,10 @@ pub(crate) fn start<O: OrderedStore>(
     finish: watch::Sender<Option<Result<(), Error>>>,
 ) -> Result<(Arc<Shared<O>>, JoinHandle<()>), Error> {
     let mut headers = read_headers(&store.snapshot()?)?;
-    if !headers.contains_key(&META_RANGE) {
+    if let Entry::Vacant(meta) = headers.entry(META_RANGE) {
         let header = Header { state: State::Open, lsn: 0 };
         store.write(vec![(row::header_key(META_RANGE), Some(header.encode()))])?;
-        headers.insert(META_RANGE, header);
+        meta.insert(header);
     }
     let base = Arc::new(store.snapshot()?);
     let erasing: VecDeque<Erasing> = headers

@@ -6,22 +6,18 @@
 //! - It stops writers in endless loops when its background work falls behind, also when the thread
 //!   that should catch up has died. We wait before the write instead, notice a store that has failed,
 //!   and give up after a while.
-//! - It reads its whole journal when it is opened, up to 64 MB or more even if all of it has reached
-//!   the tables, at one to two microseconds a row: that is what makes opening slow, and flushing alone
-//!   does not cure it. After an orderly stop, when everything is in tables, we empty the journal.
+//! - It is slow to open after much was written, and does not open at all after some power failures: see
+//!   the journal module.
 //! - It asserts that keys are short. Longer ones never get here.
 //!
 //! After a failed write it refuses all others, and so does the committer above it.
 
 use std::{
-    fs::{self, File},
     io::{self, ErrorKind},
     ops::Bound,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,7 +26,8 @@ use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode
 
 use crate::{
     Engine, Error,
-    directory::{Directory, sync_directory},
+    directory::Directory,
+    journal::{self, EmptyWhenFlushed},
     ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit, is_empty_interval},
 };
 
@@ -97,7 +94,7 @@ impl std::fmt::Debug for Fjall {
 struct Opened {
     rows: Keyspace,
     database: Database,
-    journals: Journals,
+    journals: EmptyWhenFlushed,
     path: PathBuf,
     _directory: Directory,
 }
@@ -108,7 +105,7 @@ impl Fjall {
         let directory = Directory::open(directory)?;
         let (database, rows) = directory.open_rows(|path| open_database(path, options))?;
         let path = directory.rows();
-        let journals = Journals { path: path.clone(), is_flushed: AtomicBool::new(false) };
+        let journals = EmptyWhenFlushed::new(&path);
         let opened = Opened { rows, database, journals, path, _directory: directory };
         Ok(Self { opened: Arc::new(opened) })
     }
@@ -144,13 +141,18 @@ impl Fjall {
 }
 
 fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), Error> {
-    let database = Database::builder(path)
-        .cache_size(options.cache_bytes)
-        .worker_threads(options.worker_threads.max(2))
-        .max_journaling_size(JOURNAL_BYTES_MAX)
-        .manual_journal_persist(true)
-        .open()
-        .map_err(error)?;
+    let open = || {
+        Database::builder(path)
+            .cache_size(options.cache_bytes)
+            .worker_threads(options.worker_threads.max(2))
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .manual_journal_persist(true)
+            .open()
+    };
+    // What lies on the disk may be anything, and the store asserts much about it.
+    let opened = catch_unwind(AssertUnwindSafe(|| journal::open_despite_torn_batch(path, open)));
+    let damaged = |_| Error::Corrupt(format!("opening it panicked: {}", path.display()));
+    let database = opened.map_err(damaged)?.map_err(error)?;
     let create = || {
         KeyspaceCreateOptions::default()
             .max_memtable_size(options.memtable_bytes)
@@ -185,7 +187,7 @@ impl OrderedStore for Fjall {
 
     fn write(&self, batch: Batch) -> Result<(), Error> {
         self.wait_for_room()?;
-        self.opened.journals.is_flushed.store(false, Ordering::Release);
+        self.opened.journals.set_flushed(false);
         let database = self.opened.database.clone();
         let mut write = fjall::OwnedWriteBatch::with_capacity(database, batch.len())
             .durability(Some(PersistMode::SyncData));
@@ -213,54 +215,8 @@ impl OrderedStore for Fjall {
 
     fn close(&self) -> Result<(), Error> {
         self.flush()?;
-        self.opened.journals.is_flushed.store(true, Ordering::Release);
+        self.opened.journals.set_flushed(true);
         Ok(())
-    }
-}
-
-/// The journals of a store, which are emptied after an orderly stop.
-///
-/// This relies on two facts about the store: it skips what it reads from a journal if the tables
-/// already hold it, so leaving it out changes nothing; and it takes an empty newest journal for one
-/// in which nothing has been written yet.
-struct Journals {
-    path: PathBuf,
-    /// Whether everything has reached the tables and nothing was written since.
-    is_flushed: AtomicBool,
-}
-
-impl Drop for Journals {
-    fn drop(&mut self) {
-        if self.is_flushed.load(Ordering::Acquire)
-            && let Err(error) = self.empty()
-        {
-            // Only the next opening is slower.
-            tracing::warn!(%error, "cannot empty the journal");
-        }
-    }
-}
-
-impl Journals {
-    fn empty(&self) -> io::Result<()> {
-        let mut journals = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let path = entry?.path();
-            let number = path.file_name().and_then(|name| name.to_str());
-            let number = number.and_then(|name| name.strip_suffix(".jnl"));
-            if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
-                journals.push((number, path));
-            }
-        }
-        journals.sort();
-        let Some((_, newest)) = journals.pop() else { return Ok(()) };
-        // Oldest first: what is left after a crash must be the end of the history.
-        for (_, path) in journals {
-            fs::remove_file(path)?;
-        }
-        sync_directory(&self.path)?;
-        let newest = File::options().write(true).open(newest)?;
-        newest.set_len(0)?;
-        newest.sync_all()
     }
 }
 
@@ -303,6 +259,327 @@ impl OrderedSnapshot for FjallSnapshot {
             if visit(&key, &Bytes::from(value)).is_break() {
                 return Ok(());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        META_RANGE, RangeId, RangeStore, Snapshot, Stop, View,
+        contract::{Run, block_on},
+        row,
+    };
+    use proptest::prelude::*;
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        fs,
+        io::BufRead,
+        ops::ControlFlow,
+    };
+
+    /// Small enough that tests flush and compact.
+    const SMALL: Options =
+        Options { cache_bytes: 1 << 20, memtable_bytes: 256 << 10, worker_threads: 2 };
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn write(store: &Embedded, range: RangeId, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        let operation = Run(move |view: &mut dyn View| {
+            for (key, value) in &rows {
+                match value {
+                    Some(value) => view.put(key, Bytes::copy_from_slice(value)),
+                    None => view.delete(key),
+                }
+            }
+            Ok::<(), Stop<()>>(())
+        });
+        block_on(store.submit(range, operation)).unwrap();
+    }
+
+    fn read(store: &Embedded, range: RangeId) -> Model {
+        let mut rows = Model::new();
+        store
+            .snapshot(range)
+            .unwrap()
+            .scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut |key, value| {
+                rows.insert(key.to_vec(), value.to_vec());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        rows
+    }
+
+    /// Writes and overwrites enough for several tables.
+    fn fill(store: &Embedded, model: &mut Model, round: u32) {
+        for batch in 0..20u32 {
+            let rows: Vec<_> = (0..100u32)
+                .map(|number| {
+                    let key =
+                        (number * 37 + batch * 1009 + round).wrapping_mul(2_654_435_761) % 3000;
+                    let value = vec![(batch + round) as u8; 700];
+                    (key.to_be_bytes().to_vec(), (!key.is_multiple_of(5)).then_some(value))
+                })
+                .collect();
+            for (key, value) in &rows {
+                match value {
+                    Some(value) => model.insert(key.clone(), value.clone()),
+                    None => model.remove(key),
+                };
+            }
+            write(store, META_RANGE, rows);
+        }
+    }
+
+    fn copy_directory(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let target = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                copy_directory(&entry.path(), &target);
+            } else {
+                fs::copy(entry.path(), target).unwrap();
+            }
+        }
+    }
+
+    fn journals(directory: &Path) -> Vec<PathBuf> {
+        journal::journals(&directory.join("rows")).unwrap()
+    }
+
+    #[test]
+    fn everything_is_there_after_reopening() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut model = Model::new();
+        for round in 0..6 {
+            let store = Embedded::open(directory.path(), SMALL).unwrap();
+            assert_eq!(store.ranges(), [(META_RANGE, u64::from(round) * 20)]);
+            assert!(read(&store, META_RANGE) == model, "round {round}");
+            fill(&store, &mut model, round);
+            assert!(read(&store, META_RANGE) == model, "round {round}");
+            // Every other time it stops without closing.
+            if round % 2 == 0 {
+                block_on(store.close()).unwrap();
+                drop(store);
+                let sizes = journals(directory.path())
+                    .into_iter()
+                    .map(|path| path.metadata().unwrap().len());
+                assert_eq!(sizes.sum::<u64>(), 0, "an orderly stop leaves nothing to replay");
+            }
+        }
+    }
+
+    const SLOTS: u64 = 300;
+    const SLOT_ROWS: u64 = 8;
+    const VICTIM: &str = "ORRERY_TEST_STORE_TO_WRITE";
+
+    /// Sets all rows of a slot to the number of the commit, so that a half commit would show.
+    fn write_slot(store: &Embedded) -> u64 {
+        let operation = Run(|view: &mut dyn View| {
+            let (slot, value) = (view.lsn() % SLOTS, view.lsn().to_be_bytes().repeat(60));
+            for row in 0..SLOT_ROWS {
+                view.put(&[slot.to_be_bytes(), row.to_be_bytes()].concat(), value.clone().into());
+            }
+            Ok::<(), Stop<()>>(())
+        });
+        block_on(store.submit(META_RANGE, operation)).unwrap().lsn
+    }
+
+    /// Not a test of its own: the process that the test below kills.
+    #[test]
+    fn writes_until_it_is_killed() {
+        let Ok(directory) = std::env::var(VICTIM) else { return };
+        let store = Embedded::open(Path::new(&directory), SMALL).unwrap();
+        for _ in 0..100_000 {
+            println!("acknowledged {}", write_slot(&store));
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_survives_a_kill() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..4 {
+            let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "embedded::tests::writes_until_it_is_killed", "--nocapture"])
+                .env(VICTIM, directory.path())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let output = io::BufReader::new(victim.stdout.take().unwrap());
+            let told = output.lines().map_while(Result::ok).filter_map(|line| {
+                line.strip_prefix("acknowledged ").map(|lsn| lsn.parse::<u64>().unwrap())
+            });
+            let mut acknowledged = 0;
+            for (count, lsn) in told.enumerate() {
+                acknowledged = lsn;
+                // The rest of the loop reads what was told before the end.
+                if count == 300 + 70 * round {
+                    victim.kill().unwrap();
+                }
+            }
+            victim.wait().unwrap();
+            let store = Embedded::open(directory.path(), SMALL).unwrap();
+            let lsn = store.snapshot(META_RANGE).unwrap().lsn();
+            assert!(lsn >= acknowledged && acknowledged > 0, "{lsn} {acknowledged}");
+            let mut expected = Model::new();
+            for commit in 1..=lsn {
+                for row in 0..SLOT_ROWS {
+                    let key = [(commit % SLOTS).to_be_bytes(), row.to_be_bytes()].concat();
+                    expected.insert(key, commit.to_be_bytes().repeat(60));
+                }
+            }
+            assert!(read(&store, META_RANGE) == expected, "round {round}, LSN {lsn}");
+        }
+    }
+
+    /// A killed store of six commits, each of which sets the same ten rows, and its journal.
+    fn six_commits(directory: &Path) -> (PathBuf, PathBuf, Vec<u8>) {
+        let (alive, killed) = (directory.join("alive"), directory.join("killed"));
+        let store = Embedded::open(&alive, SMALL).unwrap();
+        for commit in 1..=6u8 {
+            let rows = (0..10u8).map(|key| (vec![key], Some(vec![commit; 20]))).collect();
+            write(&store, META_RANGE, rows);
+        }
+        copy_directory(&alive, &killed);
+        let [journal] = journals(&killed).try_into().unwrap();
+        let mut bytes = fs::read(&journal).unwrap();
+        let written = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        bytes.truncate(written);
+        (killed, journal, bytes)
+    }
+
+    /// The LSN of a store of which each commit sets the same ten rows.
+    fn whole_commits(store: &Embedded) -> u64 {
+        let lsn = store.snapshot(META_RANGE).unwrap().lsn();
+        let rows = if lsn == 0 { 0 } else { 10 };
+        let expected: Model = (0..rows).map(|key| (vec![key], vec![lsn as u8; 20])).collect();
+        assert!(read(store, META_RANGE) == expected, "LSN {lsn}");
+        lsn
+    }
+
+    #[test]
+    fn a_torn_journal_loses_whole_commits_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let (killed, journal, bytes) = six_commits(directory.path());
+        let mut found = BTreeSet::new();
+        for cut in (0..=bytes.len()).rev().step_by(bytes.len() / 40) {
+            let torn = directory.path().join(format!("torn{cut}"));
+            copy_directory(&killed, &torn);
+            let journal = torn.join("rows").join(journal.file_name().unwrap());
+            // A crash may leave the file short, or long and unwritten.
+            for zeros in [0, 4096] {
+                let mut bytes = bytes[..cut].to_vec();
+                bytes.resize(cut + zeros, 0);
+                fs::write(&journal, bytes).unwrap();
+                // Where the cut separates two lengths, an assertion of the store fires that release
+                // builds do not have.
+                match Embedded::open(&torn, SMALL) {
+                    Ok(store) => drop(found.insert(whole_commits(&store))),
+                    Err(error) => assert!(error.to_string().contains("panicked"), "{error}"),
+                }
+            }
+        }
+        assert_eq!(found, (0..=6).collect(), "the cuts hit every commit");
+    }
+
+    #[test]
+    fn a_damaged_last_batch_is_dropped_and_others_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (killed, journal, bytes) = six_commits(directory.path());
+        for commit in 1..=6u8 {
+            let damaged = directory.path().join(format!("damaged{commit}"));
+            copy_directory(&killed, &damaged);
+            let journal = damaged.join("rows").join(journal.file_name().unwrap());
+            let mut bytes = bytes.clone();
+            let value = bytes.windows(20).position(|bytes| bytes == [commit; 20]).unwrap();
+            bytes[value] = 0;
+            fs::write(&journal, &bytes).unwrap();
+            let opened = Embedded::open(&damaged, SMALL);
+            if commit == 6 {
+                assert_eq!(whole_commits(&opened.unwrap()), 5);
+            } else {
+                let refused = opened.unwrap_err();
+                assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
+                assert!(fs::read(&journal).unwrap() == bytes, "what is damaged is left alone");
+            }
+        }
+    }
+
+    #[test]
+    fn erasing_goes_on_after_reopening() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Embedded::open(directory.path(), SMALL).unwrap();
+        block_on(store.create_ranges(&[RangeId(1), RangeId(2)])).unwrap();
+        for range in [1, 2].map(RangeId) {
+            let rows = (0..20_000u32).map(|key| (key.to_be_bytes().to_vec(), Some(vec![1; 30])));
+            write(&store, range, rows.collect());
+        }
+        block_on(store.erase(RangeId(1))).unwrap();
+        drop(store);
+        let store = Embedded::open(directory.path(), SMALL).unwrap();
+        assert_eq!(store.ranges(), [(META_RANGE, 0), (RangeId(2), 1)]);
+        while store.pressure().erasing > 0 {
+            std::thread::yield_now();
+        }
+        let (from, to) = row::content_bounds(RangeId(1), Bound::Unbounded, Bound::Unbounded);
+        let (from, to) = (from.as_ref().map(Bytes::as_ref), to.as_ref().map(Bytes::as_ref));
+        let snapshot = store.store().snapshot().unwrap();
+        snapshot
+            .scan(from, to, Direction::Forward, &mut |key, _| panic!("still there: {key:?}"))
+            .unwrap();
+        assert_eq!(read(&store, RangeId(2)).len(), 20_000);
+        drop((store, snapshot));
+        let store = Embedded::open(directory.path(), SMALL).unwrap();
+        assert_eq!(store.pressure().erasing, 0);
+        let again = block_on(store.create_ranges(&[RangeId(1)]));
+        assert!(matches!(again, Err(Error::RangeExists(RangeId(1)))));
+    }
+
+    #[test]
+    fn a_directory_is_opened_once_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Embedded::open(directory.path(), SMALL).unwrap();
+        let refused = Embedded::open(directory.path(), SMALL).unwrap_err();
+        assert!(refused.to_string().contains("in use by another server"), "{refused}");
+        block_on(store.close()).unwrap();
+        drop(store);
+        Embedded::open(directory.path(), SMALL).unwrap();
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Embedded::open(directory.path(), SMALL).unwrap());
+        fs::write(directory.path().join("FORMAT"), "orrery-data 99\n").unwrap();
+        let refused = Embedded::open(directory.path(), SMALL).unwrap_err();
+        assert!(refused.to_string().contains("newer format 99"), "{refused}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn long_keys_and_values_come_back(
+            rows in prop::collection::btree_map(
+                (prop::collection::vec(any::<u8>(), 0..40), 0usize..=16 * 1024).prop_map(
+                    |(mut key, length)| {
+                        key.resize(length.max(key.len()), 7);
+                        key
+                    },
+                ),
+                prop::collection::vec(any::<u8>(), 0..3000),
+                1..30,
+            )
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let store = Embedded::open(directory.path(), SMALL).unwrap();
+            write(&store, META_RANGE, rows.clone().into_iter().map(|(key, value)| (key, Some(value))).collect());
+            block_on(store.close()).unwrap();
+            drop(store);
+            let store = Embedded::open(directory.path(), SMALL).unwrap();
+            prop_assert_eq!(read(&store, META_RANGE), rows);
         }
     }
 }

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
-    Committed, Direction, Error, Lsn, Memory, Operation, OrderedSnapshot, OrderedStore, Pressure,
-    RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View, Visit,
+    Committed, Direction, Error, Lsn, Memory, Operation, OrderedSnapshot, OrderedStore, Outcome,
+    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View, Visit,
     committer::{self, Answer, Control, Guard, Job, Ran, Task},
     ordered::is_empty_interval,
     queue::{Limit, Queue},
@@ -125,6 +125,11 @@ impl<O: OrderedStore> Engine<O> {
         Ok(Self { shared, committer: Some(committer), finished })
     }
 
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &O {
+        &self.shared.store
+    }
+
     fn enqueue(&self, size_bytes: usize, task: Task) -> Result<(), Error> {
         if self.shared.is_overloaded.load(Ordering::Relaxed) {
             if self.shared.store.load().is_overloaded {
@@ -150,8 +155,7 @@ impl<O: OrderedStore> Engine<O> {
         range: RangeId,
         guard: Option<Guard>,
         operation: P,
-    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
-    {
+    ) -> impl Future<Output = Outcome<P>> + Send + use<O, P> {
         let size_bytes = operation.size_bytes() + guard.as_ref().map_or(0, Guard::size_bytes);
         let (answer, answered) = oneshot::channel();
         let job = Box::new(Submitted { operation, result: None, answer });
@@ -189,8 +193,7 @@ impl<O: OrderedStore> RangeStore for Engine<O> {
         &self,
         range: RangeId,
         operation: P,
-    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
-    {
+    ) -> impl Future<Output = Outcome<P>> + Send + use<O, P> {
         self.operate(range, None, operation)
     }
 
@@ -216,8 +219,7 @@ impl<O: OrderedStore> RangeStore for Engine<O> {
         &self,
         transaction: Transaction<Self::Snapshot>,
         operation: P,
-    ) -> impl Future<Output = Result<Committed<P::Output>, SubmitError<P::Refusal>>> + Send + use<O, P>
-    {
+    ) -> impl Future<Output = Outcome<P>> + Send + use<O, P> {
         let (range, pinned, reads, writes) = transaction.into_parts();
         self.operate(range, Some(Guard { pinned, reads, writes }), operation)
     }
@@ -342,7 +344,7 @@ impl Operation for Nothing {
 struct Submitted<P: Operation> {
     operation: P,
     result: Option<Result<P::Output, P::Refusal>>,
-    answer: oneshot::Sender<Result<Committed<P::Output>, SubmitError<P::Refusal>>>,
+    answer: oneshot::Sender<Outcome<P>>,
 }
 
 impl<P: Operation> Job for Submitted<P> {

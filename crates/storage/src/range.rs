@@ -53,7 +53,7 @@ pub trait RangeStore: Send + Sync + 'static {
         &self,
         range: RangeId,
         operation: O,
-    ) -> impl Future<Output = Result<Committed<O::Output>, SubmitError<O::Refusal>>> + Send + use<Self, O>;
+    ) -> impl Future<Output = Outcome<O>> + Send + use<Self, O>;
 
     /// Starts a transaction on the newest durable version of a range.
     fn begin(&self, range: RangeId) -> Result<Transaction<Self::Snapshot>, Error>;
@@ -76,7 +76,7 @@ pub trait RangeStore: Send + Sync + 'static {
         &self,
         transaction: Transaction<Self::Snapshot>,
         operation: O,
-    ) -> impl Future<Output = Result<Committed<O::Output>, SubmitError<O::Refusal>>> + Send + use<Self, O>;
+    ) -> impl Future<Output = Outcome<O>> + Send + use<Self, O>;
 
     /// Creates empty ranges, all or none, with LSN 0. Durable when the future resolves.
     fn create_ranges(
@@ -213,6 +213,10 @@ pub struct Committed<T> {
     /// What the operation returned.
     pub output: T,
 }
+
+/// What became of a submitted operation.
+pub type Outcome<O> =
+    Result<Committed<<O as Operation>::Output>, SubmitError<<O as Operation>::Refusal>>;
 
 /// Why a submitted operation was not committed.
 #[derive(Debug, Clone)]

@@ -174,3 +174,204 @@ impl<S: OrderedSnapshot> OrderedSnapshot for TroubledSnapshot<S> {
         self.snapshot.scan(from, to, direction, visit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Engine, META_RANGE, Memory, RangeId, RangeStore, Snapshot, Stop, SubmitError, View,
+        contract::{Run, block_on},
+        row,
+    };
+    use std::ops::ControlFlow;
+
+    const PAIRS: RangeId = RangeId(1);
+    const DOOMED: RangeId = RangeId(2);
+    const DOOMED_ROWS: usize = 5000;
+
+    /// What the callers of the work were told.
+    #[derive(Debug, Default)]
+    struct Told {
+        created: bool,
+        pairs_attempted: u64,
+        pairs: u64,
+        filled: bool,
+        erase_attempted: bool,
+        erased: bool,
+    }
+
+    fn read_count(view: &dyn View) -> Result<u64, Error> {
+        let count = view.get(b"count")?;
+        Ok(count.map_or(0, |count| u64::from_be_bytes(count.as_ref().try_into().unwrap())))
+    }
+
+    /// Writes two rows and a counter, which must always agree.
+    fn add_pair(view: &mut dyn View) -> Result<(), Error> {
+        let count = read_count(view)? + 1;
+        view.put(format!("a{count:04}").as_bytes(), Bytes::from_static(b"1"));
+        view.put(format!("b{count:04}").as_bytes(), Bytes::from_static(b"1"));
+        view.put(b"count", Bytes::copy_from_slice(&count.to_be_bytes()));
+        Ok(())
+    }
+
+    fn work<O: OrderedStore>(store: &Engine<O>) -> Told {
+        let mut told = Told {
+            created: block_on(store.create_ranges(&[PAIRS, DOOMED])).is_ok(),
+            ..Told::default()
+        };
+        for _ in 0..4 {
+            let pair = || Run(|view: &mut dyn View| Ok::<(), Stop<()>>(add_pair(view)?));
+            let group = [(); 3].map(|()| store.submit(PAIRS, pair()));
+            told.pairs_attempted += 3;
+            told.pairs +=
+                group.into_iter().map(|pair| u64::from(block_on(pair).is_ok())).sum::<u64>();
+            if let Ok(mut txn) = store.begin(PAIRS)
+                && add_pair(&mut txn).is_ok()
+            {
+                told.pairs_attempted += 1;
+                told.pairs += u64::from(block_on(store.commit(txn)).is_ok());
+            }
+        }
+        let fill = Run(|view: &mut dyn View| {
+            for number in 0..DOOMED_ROWS {
+                view.put(&number.to_be_bytes(), Bytes::new());
+            }
+            Ok::<(), Stop<()>>(())
+        });
+        told.filled = block_on(store.submit(DOOMED, fill)).is_ok();
+        told.erase_attempted = true;
+        told.erased = block_on(store.erase(DOOMED)).is_ok();
+        while store.pressure().erasing > 0 && store.snapshot(META_RANGE).is_ok() {
+            std::thread::yield_now();
+        }
+        // Whether closing succeeds changes nothing about what was told before.
+        let _ = block_on(store.close());
+        told
+    }
+
+    fn rows_of(store: &Memory, range: RangeId) -> Vec<Vec<u8>> {
+        let (from, to) = row::content_bounds(range, Bound::Unbounded, Bound::Unbounded);
+        let (from, to) = (from.as_ref().map(Bytes::as_ref), to.as_ref().map(Bytes::as_ref));
+        let mut rows = Vec::new();
+        let snapshot = store.snapshot().unwrap();
+        snapshot
+            .scan(from, to, Direction::Forward, &mut |key, _| {
+                rows.push(key[row::PREFIX_BYTES..].to_vec());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        rows
+    }
+
+    /// Opens what is left and compares it with what the callers were told.
+    fn check_survivor(survivor: Memory, told: &Told) {
+        let store = Engine::with_store(survivor.clone()).unwrap();
+        let Ok(snapshot) = store.snapshot(PAIRS) else {
+            assert!(!told.created, "{told:?}");
+            assert_eq!(store.ranges(), [(META_RANGE, 0)], "ranges are created together");
+            return;
+        };
+        let pairs = snapshot.lsn();
+        assert!(told.pairs <= pairs && pairs <= told.pairs_attempted, "{pairs} {told:?}");
+        let mut expected: Vec<Vec<u8>> = Vec::new();
+        expected.extend((1..=pairs).map(|pair| format!("a{pair:04}").into_bytes()));
+        expected.extend((1..=pairs).map(|pair| format!("b{pair:04}").into_bytes()));
+        expected.extend((pairs > 0).then(|| b"count".to_vec()));
+        assert_eq!(rows_of(&survivor, PAIRS), expected);
+        match store.snapshot(DOOMED) {
+            Ok(snapshot) => {
+                assert!(!told.erased, "{told:?}");
+                assert!(snapshot.lsn() == 1 || !told.filled, "{told:?}");
+                let expected = if snapshot.lsn() == 1 { DOOMED_ROWS } else { 0 };
+                assert_eq!(rows_of(&survivor, DOOMED).len(), expected);
+            }
+            Err(Error::NoRange(_)) => {
+                assert!(told.erase_attempted, "{told:?}");
+                while store.pressure().erasing > 0 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(rows_of(&survivor, DOOMED).len(), 0, "erasing goes on after a restart");
+                let again = block_on(store.create_ranges(&[DOOMED]));
+                assert!(matches!(again, Err(Error::RangeExists(DOOMED))));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_call_may_fail() {
+        let mut met = 0;
+        for fail_at in 1.. {
+            let memory = Memory::new();
+            let faulty = Faulty::new(memory.clone(), fail_at);
+            let calls = faulty.calls();
+            let told = match Engine::with_store(faulty) {
+                Ok(store) => work(&store),
+                Err(_) => Told::default(),
+            };
+            check_survivor(memory, &told);
+            if calls() < fail_at {
+                break;
+            }
+            met += 1;
+        }
+        assert!(met > 30, "the work meets too few faults: {met}");
+    }
+
+    #[test]
+    fn every_call_may_be_the_last() {
+        for torn in [Torn::Kept, Torn::Lost] {
+            let mut met = 0;
+            for crash_at in 1.. {
+                let crashing = Crashing::new(Memory::new(), crash_at, torn);
+                let (survivor, calls) = (crashing.survivor(), crashing.calls());
+                let told = match Engine::with_store(crashing) {
+                    Ok(store) => work(&store),
+                    Err(_) => Told::default(),
+                };
+                check_survivor(survivor, &told);
+                if calls() < crash_at {
+                    break;
+                }
+                met += 1;
+            }
+            assert!(met > 30, "the work meets too few crashes: {met}");
+        }
+    }
+
+    #[test]
+    fn a_failed_write_closes_the_engine() {
+        // Opening takes four calls: a snapshot, a scan of it, a write of the meta range, a snapshot.
+        for (fail_at, survives) in [(5, false), (6, true)] {
+            let memory = Memory::new();
+            let store = Engine::with_store(Faulty::new(memory.clone(), fail_at)).unwrap();
+            let waiting = store.wait(META_RANGE, 0);
+            let put = || {
+                Run(|view: &mut dyn View| {
+                    view.put(b"a", Bytes::new());
+                    Ok::<(), Stop<()>>(())
+                })
+            };
+            let failed = block_on(store.submit(META_RANGE, put()));
+            assert!(matches!(failed, Err(SubmitError::Storage(Error::Io(_)))), "{failed:?}");
+            let refused = block_on(store.submit(META_RANGE, put()));
+            assert!(matches!(refused, Err(SubmitError::Storage(Error::Closed))), "{refused:?}");
+            assert!(matches!(store.snapshot(META_RANGE), Err(Error::Closed)));
+            assert!(matches!(block_on(waiting), Err(Error::Closed)));
+            assert!(block_on(store.close()).is_err());
+            drop(store);
+            let store = Engine::with_store(memory).unwrap();
+            let found = store.snapshot(META_RANGE).unwrap().get(b"a").unwrap();
+            assert_eq!(found.is_some(), survives, "a write that failed changed nothing");
+        }
+    }
+
+    #[test]
+    fn a_failed_read_hurts_only_its_reader() {
+        let store = Engine::with_store(Faulty::new(Memory::new(), 5)).unwrap();
+        let pair = || Run(|view: &mut dyn View| Ok::<(), Stop<()>>(add_pair(view)?));
+        let failed = block_on(store.submit(META_RANGE, pair()));
+        assert!(matches!(failed, Err(SubmitError::Storage(Error::Io(_)))), "{failed:?}");
+        assert_eq!(block_on(store.submit(META_RANGE, pair())).unwrap().lsn, 1);
+    }
+}

@@ -104,8 +104,8 @@ impl<'a> Lexer<'a> {
             self.offset += rest.len() - trimmed.len();
             if trimmed.starts_with("--") {
                 self.offset += trimmed.find('\n').unwrap_or(trimmed.len());
-            } else if trimmed.starts_with("/*") {
-                let Some(length) = trimmed[2..].find("*/") else {
+            } else if let Some(comment) = trimmed.strip_prefix("/*") {
+                let Some(length) = comment.find("*/") else {
                     return Err(self.invalid(self.offset, self.text.len()));
                 };
                 self.offset += length + 4;

@@ -1,0 +1,209 @@
+//! Functions of arrays, sets and objects. Elements are compared with the equality of the language.
+
+use crate::Error;
+use crate::compare::{equal, identity, size_bytes};
+use crate::evaluate::Context;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use value::{DocumentRid, Object, Value};
+
+pub(super) fn length(arguments: &[&Value]) -> Option<Value> {
+    arguments[0].as_array().map(|items| Value::from(items.len()))
+}
+
+pub(super) fn concat(context: &Context<'_>, arguments: &[&Value]) -> Result<Option<Value>, Error> {
+    let mut out = Vec::new();
+    for argument in arguments {
+        let Value::Array(items) = argument else { return Ok(None) };
+        context.charge(size_bytes(argument))?;
+        out.extend(items.iter().cloned());
+    }
+    Ok(Some(Value::Array(out)))
+}
+
+pub(super) fn contains(arguments: &[Option<&Value>]) -> Option<Value> {
+    let items = arguments[0]?.as_array()?;
+    let wanted = arguments[1]?;
+    let partial = match arguments.get(2) {
+        Some(Some(partial)) => partial.as_bool()?,
+        Some(None) | None => false,
+    };
+    let found = items.iter().any(|item| match (item, wanted) {
+        (Value::Object(item), Value::Object(wanted)) if partial => has_members(item, wanted),
+        _ => equal(item, wanted),
+    });
+    Some(Value::Bool(found))
+}
+
+/// Whether an object has every member of another, with an equal value.
+fn has_members(object: &Object, wanted: &Object) -> bool {
+    let has = |(name, wanted)| object.get(name).is_some_and(|value| equal(value, wanted));
+    wanted.iter().all(has)
+}
+
+pub(super) fn contains_any(arguments: &[Option<&Value>]) -> Option<Value> {
+    decide(arguments, true)
+}
+
+pub(super) fn contains_all(arguments: &[Option<&Value>]) -> Option<Value> {
+    decide(arguments, false)
+}
+
+/// Looks for each value; finding, or missing, one decides. Else an undefined value leaves the
+/// answer undefined. Nothing is in an empty array, and that is known without looking.
+fn decide(arguments: &[Option<&Value>], decisive: bool) -> Option<Value> {
+    let items = arguments[0]?.as_array()?;
+    if items.is_empty() {
+        return Some(Value::Bool(false));
+    }
+    let mut all_defined = true;
+    for wanted in &arguments[1..] {
+        match wanted {
+            Some(wanted) if items.iter().any(|item| equal(item, wanted)) == decisive => {
+                return Some(Value::Bool(decisive));
+            }
+            Some(_) => {}
+            None => all_defined = false,
+        }
+    }
+    all_defined.then_some(Value::Bool(!decisive))
+}
+
+pub(super) fn slice(arguments: &[&Value]) -> Option<Value> {
+    let items = arguments[0].as_array()?;
+    let length = i64::try_from(items.len()).ok()?;
+    let start = arguments[1].as_i64()?;
+    let start = if start < 0 { (length.saturating_add(start)).max(0) } else { start.min(length) };
+    let count = match arguments.get(2) {
+        Some(count) => count.as_i64()?.clamp(0, length - start),
+        None => length - start,
+    };
+    let start = usize::try_from(start).ok()?;
+    let count = usize::try_from(count).ok()?;
+    Some(Value::Array(items[start..start + count].to_vec()))
+}
+
+/// The numbers of an array; `None` when anything else is among them.
+fn numbers(argument: &Value) -> Option<Vec<f64>> {
+    argument.as_array()?.iter().map(Value::as_f64).collect()
+}
+
+pub(super) fn sum(arguments: &[&Value]) -> Option<Value> {
+    Some(Value::from(numbers(arguments[0])?.iter().fold(0.0, |sum, number| sum + number)))
+}
+
+pub(super) fn average(arguments: &[&Value]) -> Option<Value> {
+    let numbers = numbers(arguments[0])?;
+    let sum = numbers.iter().fold(0.0, |sum, number| sum + number);
+    (!numbers.is_empty()).then(|| Value::from(sum / numbers.len() as f64))
+}
+
+pub(super) fn median(arguments: &[&Value]) -> Option<Value> {
+    let mut numbers = numbers(arguments[0])?;
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    let upper = *numbers.get(middle)?;
+    let even = numbers.len().is_multiple_of(2);
+    Some(Value::from(if even { (numbers[middle - 1] + upper) / 2.0 } else { upper }))
+}
+
+pub(super) fn min(arguments: &[&Value]) -> Option<Value> {
+    extreme(arguments[0], Ordering::Less)
+}
+
+pub(super) fn max(arguments: &[&Value]) -> Option<Value> {
+    extreme(arguments[0], Ordering::Greater)
+}
+
+fn extreme(argument: &Value, keep: Ordering) -> Option<Value> {
+    let mut best: Option<&Value> = None;
+    for item in argument.as_array()? {
+        if matches!(item, Value::Array(_) | Value::Object(_)) {
+            return None;
+        }
+        if best.is_none_or(|best| value::compare(Some(item), Some(best)) == keep) {
+            best = Some(item);
+        }
+    }
+    best.cloned()
+}
+
+/// The distinct elements, and what they are known by.
+#[derive(Default)]
+struct Set {
+    known: HashSet<Vec<u8>>,
+    items: Vec<Value>,
+}
+
+impl Set {
+    fn of<'v>(items: impl IntoIterator<Item = &'v Value>) -> Set {
+        let mut set = Set::default();
+        items.into_iter().for_each(|item| set.add(item));
+        set
+    }
+
+    fn add(&mut self, item: &Value) {
+        if self.known.insert(known_by(item)) {
+            self.items.push(item.clone());
+        }
+    }
+
+    fn has(&self, item: &Value) -> bool {
+        self.known.contains(&known_by(item))
+    }
+}
+
+fn known_by(item: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    identity(Some(item), &mut bytes);
+    bytes
+}
+
+fn two_arrays<'v>(arguments: &[&'v Value]) -> Option<(&'v [Value], &'v [Value])> {
+    Some((arguments[0].as_array()?, arguments[1].as_array()?))
+}
+
+pub(super) fn set_union(arguments: &[&Value]) -> Option<Value> {
+    let (left, right) = two_arrays(arguments)?;
+    Some(Value::Array(Set::of(left.iter().chain(right)).items))
+}
+
+/// In the order of the second array, as the service has it.
+pub(super) fn set_intersect(arguments: &[&Value]) -> Option<Value> {
+    let (left, right) = two_arrays(arguments)?;
+    let left = Set::of(left);
+    Some(Value::Array(Set::of(right.iter().filter(|item| left.has(item))).items))
+}
+
+pub(super) fn set_difference(arguments: &[&Value]) -> Option<Value> {
+    let (left, right) = two_arrays(arguments)?;
+    let right = Set::of(right);
+    Some(Value::Array(Set::of(left.iter().filter(|item| !right.has(item))).items))
+}
+
+pub(super) fn set_equal(arguments: &[&Value]) -> Option<Value> {
+    let (left, right) = two_arrays(arguments)?;
+    Some(Value::Bool(Set::of(left).known == Set::of(right).known))
+}
+
+pub(super) fn object_to_array(arguments: &[&Value]) -> Option<Value> {
+    let object = arguments[0].as_object()?;
+    let name_of = |at: usize, default| match arguments.get(at) {
+        Some(name) => name.as_str(),
+        None => Some(default),
+    };
+    let (key, value) = (name_of(1, "k")?, name_of(2, "v")?);
+    let pair = |(name, member): (&str, &Value)| {
+        let mut pair = Object::new();
+        pair.insert(key, name);
+        pair.insert(value, member.clone());
+        Value::Object(pair)
+    };
+    Some(Value::Array(object.iter().map(pair).collect()))
+}
+
+/// The part of a document's resource id that tells it from the others of its container.
+pub(super) fn document_id(arguments: &[&Value]) -> Option<Value> {
+    let rid = arguments[0].get("_rid")?.as_str()?;
+    rid.parse::<DocumentRid>().ok().map(|rid| Value::from(rid.ordinal))
+}

@@ -1,0 +1,175 @@
+//! Patterns of `LIKE`.
+//!
+//! Every part of a pattern takes exactly one character, except `%`, which takes any run. Such
+//! patterns need no general backtracking: when a part fails, only the last `%` has to take one
+//! character more, so matching is bounded by the product of both lengths.
+
+/// A pattern, read once and matched often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// `%`
+    Any,
+    /// `_`
+    One,
+    Literal(char),
+    /// `[a-f]` or `[^a-f]`, as inclusive ranges.
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+}
+
+impl Pattern {
+    /// Reads a pattern. Every text is one: what has no meaning stands for itself.
+    pub(crate) fn parse(text: &str, escape: Option<char>) -> Pattern {
+        let characters: Vec<char> = text.chars().collect();
+        let mut parts = Vec::new();
+        let mut offset = 0;
+        while let Some(&character) = characters.get(offset) {
+            offset += 1;
+            let part = if Some(character) == escape && offset < characters.len() {
+                offset += 1;
+                Part::Literal(characters[offset - 1])
+            } else {
+                match character {
+                    '%' => Part::Any,
+                    '_' => Part::One,
+                    '[' => match class(&characters[offset..]) {
+                        Some((part, length)) => {
+                            offset += length;
+                            part
+                        }
+                        None => Part::Literal('['),
+                    },
+                    other => Part::Literal(other),
+                }
+            };
+            if part != Part::Any || parts.last() != Some(&Part::Any) {
+                parts.push(part);
+            }
+        }
+        Pattern(parts)
+    }
+
+    /// Whether the whole text matches.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let parts = &self.0;
+        let mut rest = text.chars();
+        let mut at = 0;
+        // Where to go on when a part fails: after the last `%`, one character further.
+        let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
+        loop {
+            if parts.get(at) == Some(&Part::Any) {
+                at += 1;
+                retry = Some((at, rest.clone()));
+                continue;
+            }
+            let mut ahead = rest.clone();
+            match (parts.get(at), ahead.next()) {
+                (None, None) => return true,
+                (Some(part), Some(character)) if part.accepts(character) => {
+                    at += 1;
+                    rest = ahead;
+                }
+                _ => {
+                    let Some((after, from)) = &mut retry else { return false };
+                    if from.next().is_none() {
+                        return false;
+                    }
+                    at = *after;
+                    rest = from.clone();
+                }
+            }
+        }
+    }
+}
+
+impl Part {
+    fn accepts(&self, character: char) -> bool {
+        match self {
+            Part::Any => false,
+            Part::One => true,
+            Part::Literal(literal) => *literal == character,
+            Part::Class { negated, ranges } => {
+                let found = ranges.iter().any(|(low, high)| (*low..=*high).contains(&character));
+                found != *negated
+            }
+        }
+    }
+}
+
+/// The class that starts after `[`, and how many characters it takes with its `]`. A `]` directly
+/// after the bracket belongs to the class; without a closing one there is no class.
+fn class(characters: &[char]) -> Option<(Part, usize)> {
+    let negated = characters.first() == Some(&'^');
+    let start = usize::from(negated);
+    let close = start + 1 + characters.get(start + 1..)?.iter().position(|found| *found == ']')?;
+    let mut ranges = Vec::new();
+    let mut offset = start;
+    while offset < close {
+        let low = characters[offset];
+        if offset + 2 < close && characters[offset + 1] == '-' {
+            ranges.push((low, characters[offset + 2]));
+            offset += 3;
+        } else {
+            ranges.push((low, low));
+            offset += 1;
+        }
+    }
+    Some((Part::Class { negated, ranges }, close + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, pattern: &str, escape: Option<char>, expected: bool) {
+        assert_eq!(Pattern::parse(pattern, escape).matches(text), expected, "{text} {pattern}");
+    }
+
+    #[test]
+    fn patterns_match_whole_texts() {
+        check("abc", "abc", None, true);
+        check("abc", "ab", None, false);
+        check("abc", "a%", None, true);
+        check("abc", "%c", None, true);
+        check("abc", "%b%", None, true);
+        check("", "%", None, true);
+        check("", "_", None, false);
+        check("aXbXc", "a%X_", None, true);
+        check("a\nb", "a%b", None, true);
+        check("ab", "a.", None, false);
+        check("été", "_t_", None, true);
+    }
+
+    #[test]
+    fn classes_take_one_character() {
+        check("b", "[a-c]", None, true);
+        check("d", "[a-c]", None, false);
+        check("d", "[^a-c]", None, true);
+        check("50%", "50[%]", None, true);
+        check("50x", "50[%]", None, false);
+        check("[a", "[[]a", None, true);
+        check("a]", "a]", None, true);
+        check("[x", "[x", None, true);
+        check("-", "[a-]", None, true);
+    }
+
+    #[test]
+    fn the_escape_quotes_the_next_character() {
+        check("50%", "50!%", Some('!'), true);
+        check("50x", "50!%", Some('!'), false);
+        check("a!", "a!!", Some('!'), true);
+    }
+
+    /// Many wildcards over a long text take time in proportion to both, not exponential time.
+    #[test]
+    fn hostile_patterns_end() {
+        let text = "a".repeat(5_000);
+        check(&text, &format!("{}b", "%a".repeat(500)), None, false);
+    }
+}

@@ -1,0 +1,157 @@
+//! A bound query: names are slots, parameters are values, functions are known.
+//!
+//! Evaluation walks a chain of frames, the innermost first; a name that was resolved is the number
+//! of frames to hop over. Every source of a `FROM` pushes one frame, `LET` pushes one, and what
+//! follows grouping sees one frame with the group in place of the frames of the rows. Everything
+//! that can be wrong about a query, except the cardinality of a scalar subquery and what limits
+//! say, is found before such a plan exists.
+
+use crate::aggregate::AggregateKind;
+use crate::function::Function;
+use crate::like::Pattern;
+use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
+use value::Value;
+
+/// A query or subquery, ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The sources in order; without any there is exactly one row.
+    pub(crate) sources: Vec<Source>,
+    /// The condition that keeps a row.
+    pub(crate) filter: Option<Scalar>,
+    /// Grouping and aggregates, when there are any.
+    pub(crate) grouping: Option<Grouping>,
+    /// What a row, or a group, becomes.
+    pub(crate) projection: Scalar,
+    /// Whether equal results are returned once.
+    pub(crate) distinct: bool,
+    /// The keys that rows are ordered by before projection.
+    pub(crate) order_by: Vec<OrderKey>,
+    /// How many results are skipped.
+    pub(crate) skip: u64,
+    /// How many results are returned at most.
+    pub(crate) take: Option<u64>,
+}
+
+/// One source of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) origin: Origin,
+    /// Whether the elements of an array become the rows, instead of the value itself.
+    pub(crate) iterates: bool,
+}
+
+/// Where the value of a source comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// The documents of the container, or what lies at a path in each.
+    Container(Vec<PathStep>),
+    /// An expression over the frames so far.
+    Scalar(Scalar),
+    /// The results of a subquery, one by one.
+    Subquery(Box<Plan>),
+}
+
+/// One step into a document.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PathStep {
+    /// A member of an object.
+    Name(String),
+    /// An element of an array.
+    Offset(u64),
+}
+
+/// `GROUP BY` and the aggregates of `SELECT`.
+#[derive(Clone, Debug)]
+pub(crate) struct Grouping {
+    /// The keys; none when the whole input is one group.
+    pub(crate) keys: Vec<Scalar>,
+    pub(crate) aggregates: Vec<Aggregate>,
+}
+
+/// One aggregate and what it is fed with.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregate {
+    pub(crate) kind: AggregateKind,
+    pub(crate) argument: Scalar,
+}
+
+/// One key of `ORDER BY`.
+#[derive(Clone, Debug)]
+pub(crate) struct OrderKey {
+    pub(crate) scalar: Scalar,
+    pub(crate) descending: bool,
+}
+
+/// A bound expression.
+#[derive(Clone, Debug)]
+pub(crate) enum Scalar {
+    Undefined,
+    Constant(Value),
+    /// The value of a frame.
+    Slot(usize),
+    /// A key of the group in a frame.
+    Key(usize, usize),
+    /// An aggregate of the group in a frame.
+    Aggregate(usize, usize),
+    Member(Box<Scalar>, String),
+    Index(Box<Scalar>, Box<Scalar>),
+    Array(Vec<Scalar>),
+    Object(Vec<(String, Scalar)>),
+    Unary(UnaryOperator, Box<Scalar>),
+    Binary(BinaryOperator, Box<Scalar>, Box<Scalar>),
+    And(Vec<Scalar>),
+    Or(Vec<Scalar>),
+    Coalesce(Box<Scalar>, Box<Scalar>),
+    Conditional(Box<[Scalar; 3]>),
+    /// The value, the lower and the upper bound.
+    Between(Box<[Scalar; 3]>),
+    In(Box<Scalar>, Vec<Scalar>),
+    Like(Box<Like>),
+    Call(&'static Function, Vec<Scalar>),
+    Udf(String, Vec<Scalar>),
+    Subquery(SubqueryKind, Box<Plan>),
+    /// The value, and the body that sees it as its innermost frame.
+    Let(Box<Scalar>, Box<Scalar>),
+}
+
+/// A `LIKE`; a constant pattern is read once.
+#[derive(Clone, Debug)]
+pub(crate) struct Like {
+    pub(crate) value: Scalar,
+    pub(crate) pattern: LikePattern,
+    pub(crate) escape: Option<char>,
+}
+
+/// The pattern of a `LIKE`.
+#[derive(Clone, Debug)]
+pub(crate) enum LikePattern {
+    Constant(Pattern),
+    Computed(Scalar),
+}
+
+impl Plan {
+    /// Whether the rows come from the container's documents at all.
+    pub(crate) fn reads_container(&self) -> bool {
+        match self.sources.first().map(|source| &source.origin) {
+            Some(Origin::Container(_)) => true,
+            Some(Origin::Subquery(plan)) => plan.reads_container(),
+            Some(Origin::Scalar(_)) | None => false,
+        }
+    }
+
+    /// Whether each document's results depend on that document alone.
+    pub(crate) fn is_streaming(&self) -> bool {
+        let is_stateless = self.grouping.is_none()
+            && !self.distinct
+            && self.order_by.is_empty()
+            && self.skip == 0
+            && self.take.is_none();
+        is_stateless
+            && match self.sources.first().map(|source| &source.origin) {
+                Some(Origin::Container(_)) => true,
+                Some(Origin::Subquery(plan)) => plan.is_streaming(),
+                Some(Origin::Scalar(_)) | None => false,
+            }
+    }
+}

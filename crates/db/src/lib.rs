@@ -1,1 +1,59 @@
-//! Placeholder, filled by the commits that follow.
+//! Databases, containers, documents: the only place where values, queries and storage meet.
+//!
+//! In reading order: [`Db`] is the whole; [`Container`] is where documents live; `write` is the one
+//! path by which a document changes; `documents` and `read` are what requests ask for; `key` and
+//! `row` are the format on disk. Nothing here knows headers, URLs or JSON envelopes.
+
+mod catalog;
+mod charge;
+mod clock;
+mod container;
+mod containers;
+mod continuation;
+mod database;
+mod document;
+mod documents;
+mod encryption_key;
+mod error;
+mod key;
+mod load;
+mod meta;
+mod offer;
+mod permission;
+pub mod policy;
+mod precondition;
+mod read;
+mod resource;
+mod routing;
+mod row;
+mod scan;
+mod session;
+mod stats;
+mod sweep;
+mod transaction;
+mod unique;
+mod user;
+mod verify;
+mod write;
+
+pub use catalog::{Database, User};
+pub use charge::Charge;
+pub use clock::{Clock, CountingIds, Ids, ManualClock, SystemClock, SystemIds};
+pub use container::Container;
+pub use containers::{RangeFeed, Usage};
+pub use database::Db;
+pub use document::{ID_BYTES_MAX, SIZE_MAX};
+pub use documents::{
+    BatchOperation, BatchOutcome, Failure, FeedPage, OperationResult, Outcome, Page,
+};
+pub use error::{Error, Kind, Result};
+pub use offer::{Migrate, Throughput};
+pub use permission::{Access, Grant, What, is_document_rid};
+pub use read::QueryText;
+pub use resource::Resource;
+pub use scan::Scope;
+pub use session::{Position, Session};
+pub use stats::Stats;
+pub use sweep::Swept;
+pub use verify::Verified;
+pub use write::{Address, Conditions, Write};

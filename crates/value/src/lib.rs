@@ -29,7 +29,7 @@ pub use number::Number;
 pub use object::Object;
 pub use order::{OrderError, compare, decode, encode, encode_f64, encode_str};
 pub use partition_key::{
-    Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKind, Unusable,
+    Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKind,
 };
 pub use patch::{Patch, PatchError, PatchKind, PatchOperation, Pointer};
 pub use path::{Path, PathError};

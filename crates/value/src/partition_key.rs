@@ -223,29 +223,16 @@ pub struct PartitionKeyDefinition {
     pub system_key: bool,
 }
 
-/// A document whose value at a partition key path is an array or an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// The path.
-    pub path: Path,
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "partition key is invalid: the value at {} is an array or an object", self.path)
-    }
-}
-
-impl std::error::Error for Unusable {}
-
 impl PartitionKeyDefinition {
     /// The key of a document: what lies at each path, undefined where nothing does.
-    pub fn extract(&self, document: &Object) -> Result<PartitionKey, Unusable> {
+    ///
+    /// An array or object at the path counts as nothing: the SDKs send the undefined key for such a
+    /// document, and the service takes it.
+    pub fn extract(&self, document: &Object) -> PartitionKey {
         let component = |path: &Path| {
-            Component::from_value(path.resolve(document))
-                .ok_or_else(|| Unusable { path: path.clone() })
+            Component::from_value(path.resolve(document)).unwrap_or(Component::Undefined)
         };
-        self.paths.iter().map(component).collect::<Result<_, _>>().map(PartitionKey)
+        PartitionKey(self.paths.iter().map(component).collect())
     }
 
     /// Where a key hashes to. A prefix of a hierarchical key gives the prefix of its hashes; the
@@ -505,14 +492,14 @@ mod tests {
         let definition = definition(&["/a/b", "/c"], PartitionKind::MultiHash, 2);
         let extract = |text: &str| {
             let document = Value::parse(text.as_bytes()).unwrap();
-            definition.extract(document.as_object().unwrap()).map(|key| key.to_string())
+            definition.extract(document.as_object().unwrap()).to_string()
         };
-        assert_eq!(extract(r#"{"a":{"b":1},"c":"x"}"#).unwrap(), r#"[1,"x"]"#);
-        assert_eq!(extract(r#"{"a":{"b":null}}"#).unwrap(), "[null,{}]");
-        assert_eq!(extract(r#"{"a":[{"b":1}],"c":false}"#).unwrap(), "[{},false]");
-        assert_eq!(extract("{}").unwrap(), "[{},{}]");
-        assert_eq!(extract(r#"{"c":{}}"#).unwrap_err().path.to_string(), "/c");
-        assert_eq!(extract(r#"{"a":{"b":[]}}"#).unwrap_err().path.to_string(), "/a/b");
+        assert_eq!(extract(r#"{"a":{"b":1},"c":"x"}"#), r#"[1,"x"]"#);
+        assert_eq!(extract(r#"{"a":{"b":null}}"#), "[null,{}]");
+        assert_eq!(extract(r#"{"a":[{"b":1}],"c":false}"#), "[{},false]");
+        assert_eq!(extract("{}"), "[{},{}]");
+        assert_eq!(extract(r#"{"c":{}}"#), "[{},{}]");
+        assert_eq!(extract(r#"{"a":{"b":[]},"c":1}"#), "[{},1]");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Path {
             }
             position += 1;
             let (segment, end) = match characters.get(position) {
-                Some('"') => quoted(&characters, position)?,
+                Some('"' | '\'') => quoted(&characters, position)?,
                 _ => unquoted(&characters, position)?,
             };
             segments.push(segment);
@@ -75,13 +75,14 @@ fn unquoted(characters: &[char], start: usize) -> Result<(String, usize), PathEr
 
 /// From the opening quote to the character behind the closing one.
 fn quoted(characters: &[char], start: usize) -> Result<(String, usize), PathError> {
+    let quote = characters[start];
     let mut name = String::new();
     let mut position = start + 1;
     loop {
         match characters.get(position) {
-            Some('"') => return Ok((name, position + 1)),
+            Some(character) if *character == quote => return Ok((name, position + 1)),
             Some('\\') => match characters.get(position + 1) {
-                Some(character @ ('"' | '\\')) => {
+                Some(character @ ('"' | '\'' | '\\')) => {
                     name.push(*character);
                     position += 2;
                 }

@@ -51,7 +51,7 @@ fn root_alias(tree: &Query) -> Result<&str, String> {
 
 fn projected(selection: &Selection) -> Vec<&Expr> {
     match selection {
-        Selection::Star => Vec::new(),
+        Selection::Star(_) => Vec::new(),
         Selection::Value(expr) => vec![expr],
         Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
     }

@@ -1,0 +1,155 @@
+//! A container: where its documents live and which rules they follow.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use storage::RangeId;
+use value::{
+    Component, ContainerRid, DatabaseRid, Epk, EpkRange, Object, PartitionKey, PartitionKind,
+};
+
+use crate::policy::Policies;
+use crate::resource::Resource;
+use crate::row::ItemHeader;
+use crate::{Error, Kind, Result};
+
+/// A container as requests use it. Replaced as a whole when its definition changes.
+#[derive(Debug)]
+pub struct Container {
+    /// The resource id.
+    pub rid: ContainerRid,
+    /// The name.
+    pub id: String,
+    /// The name of its database.
+    pub database_id: String,
+    /// The resource id of its database.
+    pub database_rid: DatabaseRid,
+    /// What clients see.
+    pub resource: Resource,
+    /// What its definition says, checked.
+    pub policies: Policies,
+    pub(crate) self_link: String,
+    pub(crate) ranges: Vec<Arc<Range>>,
+}
+
+/// A part of the container's hash space with its own storage and its own versions.
+#[derive(Debug)]
+pub(crate) struct Range {
+    /// What clients call it.
+    pub(crate) id: String,
+    pub(crate) number: u64,
+    pub(crate) storage: RangeId,
+    pub(crate) epk: EpkRange,
+    pub(crate) parents: Vec<String>,
+    /// Whether partitions of this range wait to be purged; readers look for them only then.
+    pub(crate) purging: AtomicBool,
+}
+
+/// How many documents a range can number: 20 bits of a document's ordinal are the range's.
+const RID_ORDINAL_BITS: u32 = 40;
+
+impl Range {
+    /// Documents of different ranges are numbered apart, so that numbers never meet.
+    pub(crate) fn first_rid_ordinal(&self) -> u64 {
+        (self.number << RID_ORDINAL_BITS) | 1
+    }
+}
+
+/// The limit for a partition key value.
+const KEY_BYTES_MAX: usize = 2_048;
+
+impl Container {
+    /// The path by names, as clients file session tokens.
+    pub fn name_path(&self) -> String {
+        format!("dbs/{}/colls/{}", self.database_id, self.id)
+    }
+
+    /// The path by resource ids, with its slash at the end.
+    pub fn self_link(&self) -> &str {
+        &self.self_link
+    }
+
+    /// How many ranges the container is cut into.
+    pub fn range_count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub(crate) fn epk(&self, key: &PartitionKey) -> Epk {
+        self.policies.partition_key.epk(key)
+    }
+
+    /// The range that holds an effective partition key.
+    pub(crate) fn range_of(&self, epk: &Epk) -> &Arc<Range> {
+        let after = self.ranges.partition_point(|range| range.epk.min <= *epk);
+        &self.ranges[after.saturating_sub(1)]
+    }
+
+    /// The range that a client names.
+    pub(crate) fn range(&self, id: &str) -> Result<&Arc<Range>> {
+        self.ranges.iter().find(|range| range.id == id).ok_or_else(|| {
+            Error::new(
+                Kind::RangeGone,
+                format!("The partition key range '{id}' of the container does not exist."),
+            )
+        })
+    }
+
+    /// A key with as many components as the container has paths.
+    ///
+    /// `[]` stands for the undefined key of a container without partition key.
+    pub(crate) fn full_key(&self, key: Option<&PartitionKey>) -> Result<Option<PartitionKey>> {
+        let definition = &self.policies.partition_key;
+        match key {
+            None => Ok(None),
+            Some(key) if key.0.is_empty() && definition.system_key => {
+                Ok(Some(self.undefined_key()))
+            }
+            Some(key) if key.0.len() == definition.paths.len() => Ok(Some(key.clone())),
+            Some(_) => Err(Error::new(
+                Kind::PartitionKeyMismatch,
+                "Partition key provided either doesn't correspond to definition in the collection \
+                 or doesn't match partition key field values specified in the document.",
+            )),
+        }
+    }
+
+    /// The key of documents that have no value at any path.
+    pub(crate) fn undefined_key(&self) -> PartitionKey {
+        let components = self.policies.partition_key.paths.iter().map(|_| Component::Undefined);
+        PartitionKey(components.collect())
+    }
+
+    /// The key that a document has.
+    pub(crate) fn extract_key(&self, body: &Object) -> PartitionKey {
+        self.policies.partition_key.extract(body)
+    }
+
+    pub(crate) fn check_key_size(&self, key: &PartitionKey) -> Result<()> {
+        for component in &key.0 {
+            if let Component::String(text) = component
+                && text.len() > KEY_BYTES_MAX
+            {
+                return Err(Error::bad_request(format!(
+                    "Partition key value is too long: {} bytes, the limit is {KEY_BYTES_MAX}",
+                    text.len()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the key is a prefix of a hierarchical key.
+    pub(crate) fn is_prefix(&self, key: &PartitionKey) -> bool {
+        let definition = &self.policies.partition_key;
+        definition.kind == PartitionKind::MultiHash
+            && !key.0.is_empty()
+            && key.0.len() < definition.paths.len()
+    }
+
+    /// Whether a document is past its time to live.
+    pub(crate) fn is_expired(&self, header: &ItemHeader, now_s: u64) -> bool {
+        let Some(default) = self.policies.default_ttl else { return false };
+        let seconds = if header.ttl == 0 { default } else { i64::from(header.ttl) };
+        u64::try_from(seconds).is_ok_and(|seconds| header.ts + seconds <= now_s)
+    }
+}

@@ -1,0 +1,288 @@
+//! The database server as a whole: opening it, and databases within it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use ring::hmac;
+use storage::{META_RANGE, RangeStore, Snapshot, SubmitError};
+use value::{DatabaseRid, Etag, Object};
+
+use crate::catalog::{Catalog, Database, User};
+use crate::clock::{Clock, Ids};
+use crate::container::Container;
+use crate::meta::{self, Change, MetaKind, Settings};
+use crate::offer::Throughput;
+use crate::resource::{self, Resource, Stamp};
+use crate::row::RangeHeader;
+use crate::{Error, Kind, Result, key};
+
+/// The database server over a store of ranges.
+///
+/// Requests read the catalog through an atomic pointer. Changes of metadata wait for each other on
+/// the settings; documents never do.
+pub struct Db<S: RangeStore> {
+    pub(crate) store: Arc<S>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) catalog: ArcSwap<Catalog>,
+    pub(crate) settings: tokio::sync::Mutex<Settings>,
+    pub(crate) signing: hmac::Key,
+}
+
+/// How many databases and containers the service allows in an account.
+const CATALOG_MAX: usize = 500;
+/// The links of a database to its children.
+const LINKS: [(&str, &str); 2] = [("_colls", "colls/"), ("_users", "users/")];
+
+impl<S: RangeStore> Db<S> {
+    /// Opens what the store holds; an empty store becomes an empty account.
+    pub async fn open(store: Arc<S>, clock: Arc<dyn Clock>, ids: &dyn Ids) -> Result<Arc<Self>> {
+        if !store.ranges().iter().any(|(range, _)| *range == META_RANGE) {
+            store.create_ranges(&[META_RANGE]).await?;
+        }
+        let snapshot = store.snapshot(META_RANGE)?;
+        let settings = match snapshot.get(&meta::key(MetaKind::Settings, ""))? {
+            Some(row) => Settings::decode(&row)?,
+            None => first_settings(store.as_ref(), ids).await?,
+        };
+        let signing = hmac::Key::new(hmac::HMAC_SHA256, &settings.secret);
+        let catalog = crate::load::catalog(&snapshot)?;
+        for container in catalog.containers() {
+            for range in &container.ranges {
+                let header = store.snapshot(range.storage)?.get(&key::header())?;
+                let header = header.ok_or_else(|| crate::row::corrupt("range without header"))?;
+                let header = RangeHeader::decode(&header)?;
+                range.purging.store(header.purges > 0, Ordering::SeqCst);
+            }
+        }
+        let db = Arc::new(Self {
+            store,
+            clock,
+            catalog: ArcSwap::from_pointee(catalog),
+            settings: tokio::sync::Mutex::new(settings),
+            signing,
+        });
+        db.erase_leftovers(&snapshot).await?;
+        Ok(db)
+    }
+
+    /// Stops in order, so that the next opening is fast.
+    pub async fn close(&self) -> Result<()> {
+        Ok(self.store.close().await?)
+    }
+
+    /// The clock that everything here goes by.
+    pub fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    /// Erases ranges whose container is gone or never came to be: a crash came between.
+    async fn erase_leftovers(&self, meta: &S::Snapshot) -> Result<()> {
+        let mut done = Change::default();
+        for (name, _) in meta::rows(meta, MetaKind::Erase)? {
+            done.delete(MetaKind::Erase, &name);
+        }
+        let catalog = self.catalog.load_full();
+        let known = |range| {
+            range == META_RANGE
+                || catalog.containers().any(|c| c.ranges.iter().any(|r| r.storage == range))
+        };
+        let leftovers = self.store.ranges().into_iter().map(|(range, _)| range);
+        for range in leftovers.filter(|range| !known(*range)) {
+            tracing::info!(range = range.0, "erasing the rows of a container that is gone");
+            self.store.erase(range).await?;
+        }
+        self.commit_meta(done).await
+    }
+
+    pub(crate) async fn commit_meta(&self, change: Change) -> Result<()> {
+        match self.store.submit(META_RANGE, change).await {
+            Ok(_) => Ok(()),
+            Err(SubmitError::Storage(error)) => Err(error.into()),
+            Err(SubmitError::Refused(never, _)) => match never {},
+        }
+    }
+
+    /// Stores a change of the catalog and makes it visible.
+    pub(crate) async fn publish(
+        &self,
+        current: &mut Settings,
+        next: Settings,
+        catalog: Catalog,
+        mut change: Change,
+    ) -> Result<()> {
+        change.put(MetaKind::Settings, "", next.encode());
+        self.commit_meta(change).await?;
+        *current = next;
+        self.catalog.store(Arc::new(catalog));
+        Ok(())
+    }
+
+    /// The stamp of the change that is being made.
+    pub(crate) fn stamp(&self, next: &mut Settings) -> Stamp {
+        next.version += 1;
+        let ts = self.clock.now_s();
+        Stamp { etag: Etag::new(next.version, 0, ts), ts }
+    }
+
+    /// The database of a name or resource id.
+    pub fn database(&self, name: &str) -> Result<Arc<Database>> {
+        self.catalog.load().database(name).cloned().ok_or_else(Error::not_found)
+    }
+
+    /// The database that owns what is addressed.
+    pub(crate) fn owner(&self, name: &str) -> Result<Arc<Database>> {
+        self.catalog.load().database(name).cloned().ok_or_else(Error::owner_not_found)
+    }
+
+    /// The container of a name or resource id.
+    pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>> {
+        let catalog = self.catalog.load();
+        let database = catalog.database(database).ok_or_else(Error::owner_not_found)?;
+        database.container(container).cloned().ok_or_else(Error::not_found)
+    }
+
+    /// The user of a name or resource id.
+    pub fn user(&self, database: &str, user: &str) -> Result<Arc<User>> {
+        self.owner(database)?.user(user).cloned().ok_or_else(Error::not_found)
+    }
+
+    /// All databases.
+    pub fn databases(&self) -> Vec<Resource> {
+        self.catalog.load().databases.values().map(|d| d.resource.clone()).collect()
+    }
+
+    /// Creates a database, with shared throughput if there is any.
+    pub async fn create_database(
+        &self,
+        body: &Object,
+        throughput: Option<Throughput>,
+    ) -> Result<Resource> {
+        let name = resource::name_of(body)?;
+        let throughput = throughput.map(Throughput::checked).transpose()?;
+        let mut settings = self.settings.lock().await;
+        let mut catalog = Catalog::clone(&self.catalog.load());
+        if catalog.databases.contains_key(&name) {
+            return Err(resource::name_taken());
+        }
+        check_room(&catalog)?;
+        let mut next = settings.clone();
+        let rid = DatabaseRid(next.next_number());
+        let stamp = self.stamp(&mut next);
+        let resource = Resource::build(
+            Object::from([("id", value::Value::from(name))]),
+            rid.to_string(),
+            format!("dbs/{rid}/"),
+            &LINKS,
+            &stamp,
+        );
+        let mut change = Change::default();
+        change.put_object(MetaKind::Database, &resource.rid, &resource.body);
+        if let Some(throughput) = throughput {
+            throughput.create(&mut next, &mut catalog, &mut change, &resource, &stamp);
+        }
+        catalog.insert_database(Arc::new(Database::new(rid, resource.clone())));
+        self.publish(&mut settings, next, catalog, change).await?;
+        Ok(resource)
+    }
+
+    /// Deletes a database with everything in it.
+    pub async fn delete_database(&self, name: &str, if_match: Option<&str>) -> Result<()> {
+        let mut settings = self.settings.lock().await;
+        let mut catalog = Catalog::clone(&self.catalog.load());
+        let database = catalog.database(name).cloned().ok_or_else(Error::not_found)?;
+        database.resource.check_match(if_match)?;
+        let mut change = Change::default();
+        change.delete(MetaKind::Database, &database.resource.rid);
+        crate::offer::remove(&mut catalog, &mut change, database.resource.self_link());
+        for container in database.containers.values() {
+            forget_container(&mut catalog, &mut change, container);
+        }
+        for user in database.users.values() {
+            change.delete(MetaKind::User, &user.resource.rid);
+            for permission in user.permissions.values() {
+                change.delete(MetaKind::Permission, &permission.resource.rid);
+            }
+        }
+        for encryption_key in database.encryption_keys.values() {
+            change.delete(MetaKind::EncryptionKey, &encryption_key.resource.rid);
+        }
+        catalog.remove_database(&database.resource.id);
+        let next = settings.clone();
+        self.publish(&mut settings, next, catalog, change).await?;
+        for container in database.containers.values() {
+            self.erase_ranges(container).await?;
+        }
+        Ok(())
+    }
+
+    /// Erases the ranges of a container that is gone from the catalog.
+    pub(crate) async fn erase_ranges(&self, container: &Container) -> Result<()> {
+        let mut done = Change::default();
+        for range in &container.ranges {
+            self.store.erase(range.storage).await?;
+            done.delete(MetaKind::Erase, &range.storage.0.to_string());
+        }
+        self.commit_meta(done).await
+    }
+}
+
+/// Takes a container out of the rows; its ranges are erased after the commit, or after a crash.
+pub(crate) fn forget_container(catalog: &mut Catalog, change: &mut Change, container: &Container) {
+    change.delete(MetaKind::Container, &container.resource.rid);
+    crate::offer::remove(catalog, change, &container.self_link);
+    for range in &container.ranges {
+        change.put(MetaKind::Erase, &range.storage.0.to_string(), Bytes::new());
+    }
+}
+
+pub(crate) fn check_room(catalog: &Catalog) -> Result<()> {
+    if catalog.size() >= CATALOG_MAX {
+        return Err(Error::new(
+            Kind::Forbidden,
+            format!(
+                "the account already has {CATALOG_MAX} databases and containers, which is the limit"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+impl Settings {
+    /// The next number for a database, container, user, permission or encryption key.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.last_number = (self.last_number + 1) & 0x7FFF_FFFF;
+        if self.last_number == 0 {
+            self.last_number = 1;
+        }
+        self.last_number
+    }
+}
+
+/// The settings of a new account.
+///
+/// Numbers start anywhere: a client that remembers resource ids and sessions of an account that was
+/// thrown away must not take this one for it.
+async fn first_settings<S: RangeStore>(store: &S, ids: &dyn Ids) -> Result<Settings> {
+    let mut secret = vec![0; 32];
+    ids.fill(&mut secret);
+    let mut number = [0; 4];
+    ids.fill(&mut number);
+    let mut offer = [0; 4];
+    ids.fill(&mut offer);
+    let settings = Settings {
+        version: 0,
+        last_number: u32::from_be_bytes(number) & 0x3FFF_FFFF,
+        last_offer: u32::from_be_bytes(offer) & 0x3F_FFFF,
+        last_range: META_RANGE.0,
+        secret,
+    };
+    let mut change = Change::default();
+    change.put(MetaKind::Settings, "", settings.encode());
+    match store.submit(META_RANGE, change).await {
+        Ok(_) => Ok(settings),
+        Err(SubmitError::Storage(error)) => Err(error.into()),
+        Err(SubmitError::Refused(never, _)) => match never {},
+    }
+}

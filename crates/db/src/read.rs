@@ -1,0 +1,326 @@
+//! Queries over documents and over metadata.
+//!
+//! A query whose rows come from one document each is a scan that can be cut anywhere. Any other
+//! query (sorted, grouped, distinct, aggregated, limited) is answered whole in one page: exact at one
+//! version of every range.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage::{RangeStore, Snapshot};
+use value::{EpkRange, Object, Value};
+
+use crate::charge::Charge;
+use crate::container::Container;
+use crate::continuation::{Cursor, Subject};
+use crate::database::Db;
+use crate::documents::{Failure, FeedPage, PAGE_BYTES, PAGE_ITEMS, Page};
+use crate::policy::{CompositePath, Order, Segment};
+use crate::resource::Resource;
+use crate::scan::{Scan, Scope};
+use crate::session::Session;
+use crate::{Error, Kind, Result, routing};
+
+/// A query as the client sends it.
+#[derive(Clone, Debug, Default)]
+pub struct QueryText {
+    /// The query.
+    pub text: String,
+    /// The values of its parameters, named with their `@`.
+    pub parameters: Vec<(String, Value)>,
+}
+
+/// How long a request may work on a page.
+const PAGE_MS: u64 = 5_000;
+/// A result that must be given whole may be so large.
+const WHOLE_BYTES: usize = 32 * 1024 * 1024;
+
+impl QueryText {
+    /// What makes two queries the same, for continuation tokens.
+    fn identity(&self) -> String {
+        let mut identity = self.text.clone();
+        for (name, value) in &self.parameters {
+            identity.push('\0');
+            identity.push_str(name);
+            identity.push('=');
+            identity.push_str(&value.to_text());
+        }
+        identity
+    }
+}
+
+fn refused(error: query::Error) -> Error {
+    let kind = match error.kind() {
+        query::ErrorKind::TimedOut => Kind::Timeout,
+        query::ErrorKind::Refused | query::ErrorKind::TooLarge => Kind::BadRequest,
+    };
+    Error::new(kind, error.message())
+}
+
+/// How much memory a query may use.
+const QUERY_BYTES: usize = 128 * 1024 * 1024;
+
+impl<S: RangeStore> Db<S> {
+    /// Runs a query over documents. This works for as long as it takes, up to a few seconds: call it
+    /// where that holds nobody up.
+    pub fn query(
+        &self,
+        container: &Arc<Container>,
+        query: &QueryText,
+        scope: &Scope,
+        page: &Page,
+        session: Option<&Session>,
+    ) -> Result<FeedPage, Failure> {
+        let prepared = self.prepare(query, Some(container))?;
+        let mut scope = scope.clone();
+        if scope.key.is_none() {
+            let definition = &container.policies.partition_key;
+            scope.key = routing::fixed_key(definition, &query.text, &query.parameters);
+        }
+        if scope.is_everything() {
+            return Err(Error::bad_request(
+                "Cross partition query is required but disabled. Please set \
+                 x-ms-documentdb-query-enablecrosspartition to true, specify \
+                 x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+            )
+            .into());
+        }
+        let scope = &scope;
+        let identity = query.identity();
+        let subject = Subject { container: container.rid, query: &identity };
+        let cursor = page.continuation.as_deref();
+        let cursor =
+            cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
+        if !prepared.is_streaming() {
+            let scan = self.scan(container, scope, None, session)?;
+            return self.query_whole(&prepared, scan);
+        }
+        let resumed = self.resume(container, &prepared, scope, cursor, session)?;
+        self.query_page(&prepared, resumed, page, &subject)
+    }
+
+    /// Goes on where a page was cut; in the middle of a document if its rows did not fit.
+    fn resume(
+        &self,
+        container: &Arc<Container>,
+        prepared: &query::Prepared,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        session: Option<&Session>,
+    ) -> Result<Resumed<S::Snapshot>> {
+        let Some(cursor) = cursor else {
+            let scan = self.scan(container, scope, None, session)?;
+            return Ok(Resumed { scan, rest: Vec::new(), place: None, taken: 0 });
+        };
+        let scan = self.scan(container, scope, Some(&cursor.place), session)?;
+        let mut rest = Vec::new();
+        let taken = cursor.rows_taken.unwrap_or(0);
+        if cursor.rows_taken.is_some()
+            && let Some(document) = self.document_at(container, scope, &cursor.place)?
+        {
+            prepared.rows_of(&document, &mut rest).map_err(refused)?;
+            rest.drain(..(taken as usize).min(rest.len()));
+        }
+        Ok(Resumed { scan, rest, place: Some(cursor.place), taken })
+    }
+
+    /// The document at a place, if it is there and in scope.
+    fn document_at(
+        &self,
+        container: &Arc<Container>,
+        scope: &Scope,
+        place: &[u8],
+    ) -> Result<Option<Value>> {
+        // A scan that starts just before the place finds it first, with all checks of a scan.
+        let before = place.split_last().map(|(_, rest)| rest.to_vec()).unwrap_or_default();
+        let mut scan = match crate::key::PartitionPrefix::of(&before) {
+            Some(_) => self.scan(container, scope, Some(&before), None)?,
+            None => self.scan(container, scope, None, None)?,
+        };
+        while let Some(visited) = scan.next()? {
+            if visited.place >= place {
+                let found = visited.place == place;
+                return Ok(found.then(|| visited.item.document.to_value()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn query_page(
+        &self,
+        prepared: &query::Prepared,
+        resumed: Resumed<S::Snapshot>,
+        page: &Page,
+        subject: &Subject<'_>,
+    ) -> Result<FeedPage, Failure> {
+        let Resumed { mut scan, mut rest, mut place, mut taken } = resumed;
+        let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
+        let deadline_ms = self.clock.now_ms().saturating_add(PAGE_MS);
+        let charge = scan.at.iter().map(|_| Charge::QUERY_BASE).sum();
+        let mut feed = FeedPage { at: scan.at.clone(), charge, ..Default::default() };
+        let mut bytes = 0;
+        loop {
+            for (used, row) in rest.iter().enumerate() {
+                let text = row.to_text();
+                let full = feed.rows.len() >= items_max
+                    || (!feed.rows.is_empty() && bytes + text.len() > PAGE_BYTES);
+                if full {
+                    let place = place.unwrap_or_default();
+                    let rows = taken + u32::try_from(used).unwrap_or(u32::MAX);
+                    let cursor = Cursor { place, rows_taken: Some(rows) };
+                    feed.continuation = Some(cursor.sign(&self.signing, subject));
+                    return Ok(feed);
+                }
+                bytes += text.len();
+                feed.charge += Charge::output(text.len());
+                feed.rows.push(Bytes::from(text));
+            }
+            if place.is_some() && self.clock.now_ms() > deadline_ms {
+                let cursor = Cursor { place: place.unwrap_or_default(), rows_taken: None };
+                feed.continuation = Some(cursor.sign(&self.signing, subject));
+                return Ok(feed);
+            }
+            let Some(visited) = scan.next()? else { return Ok(feed) };
+            feed.charge += Charge::load(visited.item.document.text().len());
+            rest.clear();
+            taken = 0;
+            place = Some(visited.place.to_vec());
+            prepared.rows_of(&visited.item.document.to_value(), &mut rest).map_err(refused)?;
+        }
+    }
+
+    fn query_whole(
+        &self,
+        prepared: &query::Prepared,
+        mut scan: Scan<S::Snapshot>,
+    ) -> Result<FeedPage, Failure> {
+        let charge = scan.at.iter().map(|_| Charge::QUERY_BASE).sum();
+        let mut feed = FeedPage { at: scan.at.clone(), charge, ..Default::default() };
+        let mut loading = Charge::ZERO;
+        let documents = std::iter::from_fn(|| {
+            let visited = scan.next().transpose()?;
+            Some(visited.map(|visited| {
+                loading += Charge::load(visited.item.document.text().len());
+                visited.item.document.to_value()
+            }))
+        });
+        let rows = prepared.run(documents).map_err(|error| match error {
+            query::RunError::Query(error) => refused(error),
+            query::RunError::Source(error) => error,
+        })?;
+        feed.charge += loading;
+        let mut bytes = 0;
+        for row in rows {
+            let text = row.to_text();
+            bytes += text.len();
+            if bytes > WHOLE_BYTES {
+                return Err(Error::bad_request(
+                    "the result of the query is over 32 MB; sorted, grouped and distinct results \
+                     are given whole: narrow the query",
+                )
+                .into());
+            }
+            feed.charge += Charge::output(text.len());
+            feed.rows.push(Bytes::from(text));
+        }
+        Ok(feed)
+    }
+
+    /// How a client should run a query over the ranges of a container.
+    ///
+    /// Where every range can answer for itself, or there is one range only, the query is to be sent
+    /// as it is. Anything else is refused for now: a client that merges would need a rewritten query.
+    pub fn query_plan(&self, container: &Container, query: &QueryText) -> Result<Value> {
+        let prepared = self.prepare(query, Some(container))?;
+        if !prepared.is_streaming() && container.ranges.len() > 1 {
+            return Err(Error::bad_request(
+                "queries that sort, group, aggregate, limit or remove duplicates are not planned \
+                 for containers with several ranges yet; send the query without a range",
+            ));
+        }
+        let EpkRange { min, max } = EpkRange::full();
+        let range = Object::from([
+            ("min", Value::from(min.to_string())),
+            ("max", Value::from(max.to_string())),
+            ("isMinInclusive", Value::from(true)),
+            ("isMaxInclusive", Value::from(false)),
+        ]);
+        let empty = || Value::Array(Vec::new());
+        let info = Object::from([
+            ("distinctType", Value::from("None")),
+            ("top", Value::Null),
+            ("offset", Value::Null),
+            ("limit", Value::Null),
+            ("orderBy", empty()),
+            ("orderByExpressions", empty()),
+            ("groupByExpressions", empty()),
+            ("groupByAliases", empty()),
+            ("aggregates", empty()),
+            ("groupByAliasToAggregateType", Value::Object(Object::new())),
+            ("rewrittenQuery", Value::from("")),
+            ("hasSelectValue", Value::from(false)),
+            ("dCountInfo", Value::Null),
+            ("hasNonStreamingOrderBy", Value::from(false)),
+        ]);
+        Ok(Value::Object(Object::from([
+            ("partitionedQueryExecutionInfoVersion", Value::from(2)),
+            ("queryInfo", Value::Object(info)),
+            ("queryRanges", Value::Array(vec![Value::Object(range)])),
+        ])))
+    }
+
+    /// Runs a query over databases, containers, offers and the like.
+    pub fn query_resources(&self, resources: &[Resource], query: &QueryText) -> Result<Vec<Value>> {
+        let documents = resources.iter().map(|r| Ok(Value::Object(Object::clone(&r.body))));
+        match self.prepare(query, None)?.run::<std::convert::Infallible>(documents) {
+            Ok(rows) => Ok(rows),
+            Err(query::RunError::Query(error)) => Err(refused(error)),
+            Err(query::RunError::Source(never)) => match never {},
+        }
+    }
+
+    /// Makes a query ready, with what the container's definition says about queries.
+    fn prepare(&self, query: &QueryText, container: Option<&Container>) -> Result<query::Prepared> {
+        let clock = self.clock.clone();
+        let now_ms = clock.now_ms();
+        let deadline_ms = now_ms.saturating_add(PAGE_MS);
+        let limits = query::Limits {
+            memory_bytes_max: QUERY_BYTES,
+            is_expired: Arc::new(move || clock.now_ms() > deadline_ms),
+        };
+        let now_ticks = i64::try_from(now_ms.saturating_mul(10_000)).unwrap_or(i64::MAX);
+        let mut options = query::Options::new(now_ticks, now_ms, limits);
+        if let Some(container) = container {
+            let computed =
+                container.policies.computed.iter().map(|property| query::ComputedProperty {
+                    name: property.name.clone(),
+                    query: property.query.clone(),
+                });
+            options.computed_properties = computed.collect();
+            options.composite_indexes = Some(composite_indexes(container));
+        }
+        query::prepare(&query.text, &query.parameters, &options).map_err(refused)
+    }
+}
+
+fn composite_indexes(container: &Container) -> Vec<Vec<query::CompositeKey>> {
+    let indexes = container.policies.indexing.composite.iter();
+    let key = |path: &CompositePath| {
+        let names = path.segments.iter().map(|segment| match segment {
+            Segment::Property(name) => Some(name.clone()),
+            Segment::AnyElement | Segment::Element(_) => None,
+        });
+        let path_names = names.collect::<Option<Vec<_>>>()?;
+        let descending = path.order == Order::Descending;
+        Some(query::CompositeKey { path: path_names, descending })
+    };
+    indexes.filter_map(|index| index.iter().map(key).collect()).collect()
+}
+
+struct Resumed<P: Snapshot> {
+    scan: Scan<P>,
+    /// Rows of the last document that the client does not have yet.
+    rest: Vec<Value>,
+    place: Option<Vec<u8>>,
+    taken: u32,
+}

@@ -1,0 +1,252 @@
+//! What the rows of a range hold.
+//!
+//! Fixed little structures in front of documents and for counters, with a version byte first, read
+//! with checks: a row that cannot be read is corruption and is reported, never guessed at.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use value::{ContainerRid, Document};
+
+use crate::{Error, Kind, Result};
+
+/// What is known of a document without looking into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ItemHeader {
+    /// The commit that wrote this version.
+    pub(crate) lsn: u64,
+    /// Its place among the documents of that commit.
+    pub(crate) commit_ordinal: u32,
+    /// `_ts`.
+    pub(crate) ts: u64,
+    /// The document's number in its container, which makes its `_rid`; stays for its whole life.
+    pub(crate) rid_ordinal: u64,
+    /// Its own time to live in seconds, -1 for never, 0 where it has none.
+    pub(crate) ttl: i32,
+    /// How many terms the indexing policy takes from it; for the charge.
+    pub(crate) terms: u32,
+    /// Whether it stands in the expiry queue.
+    pub(crate) queued: bool,
+}
+
+const ITEM_VERSION: u8 = 1;
+const ITEM_HEADER: usize = 40;
+const QUEUED: u8 = 1;
+
+/// A stored document with its header.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) header: ItemHeader,
+    pub(crate) document: Document,
+}
+
+impl Item {
+    pub(crate) fn encode(&self) -> Bytes {
+        let header = &self.header;
+        let document = self.document.encoded();
+        let mut row = BytesMut::with_capacity(ITEM_HEADER + document.len());
+        row.put_u8(ITEM_VERSION);
+        row.put_u8(if header.queued { QUEUED } else { 0 });
+        row.put_u16(0);
+        row.put_i32(header.ttl);
+        row.put_u64(header.lsn);
+        row.put_u64(header.ts);
+        row.put_u64(header.rid_ordinal);
+        row.put_u32(header.commit_ordinal);
+        row.put_u32(header.terms);
+        row.extend_from_slice(document);
+        row.freeze()
+    }
+
+    pub(crate) fn decode(row: &Bytes) -> Result<Self> {
+        let header = ItemHeader::decode(row)?;
+        let document = Document::decode(row.slice(ITEM_HEADER..))
+            .map_err(|error| corrupt(&format!("document: {error}")))?;
+        Ok(Self { header, document })
+    }
+}
+
+impl ItemHeader {
+    pub(crate) fn decode(row: &[u8]) -> Result<Self> {
+        let mut fields = Fields::new(row, ITEM_VERSION, ITEM_HEADER, "item")?;
+        let flags = fields.u8();
+        fields.u16();
+        Ok(Self {
+            queued: flags & QUEUED != 0,
+            ttl: fields.u32() as i32,
+            lsn: fields.u64(),
+            ts: fields.u64(),
+            rid_ordinal: fields.u64(),
+            commit_ordinal: fields.u32(),
+            terms: fields.u32(),
+        })
+    }
+}
+
+/// The counters of a range, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RangeHeader {
+    /// The container that the range belongs to: rows of two containers can never be mixed up.
+    pub(crate) container: ContainerRid,
+    /// How many documents are stored, expired and purged ones that still wait included.
+    pub(crate) items: u64,
+    /// The sum of their texts.
+    pub(crate) bytes: u64,
+    /// The number of the next new document.
+    pub(crate) next_rid_ordinal: u64,
+    /// The last `_ts` given out: time never goes backwards within a range.
+    pub(crate) last_ts: u64,
+    /// How many documents are not in the expiry queue although they could expire.
+    pub(crate) unqueued: u64,
+    /// How many partitions wait to be purged.
+    pub(crate) purges: u64,
+}
+
+const RANGE_VERSION: u8 = 1;
+const RANGE_HEADER: usize = 60;
+
+impl RangeHeader {
+    pub(crate) fn new(container: ContainerRid, first_rid_ordinal: u64) -> Self {
+        Self {
+            container,
+            items: 0,
+            bytes: 0,
+            next_rid_ordinal: first_rid_ordinal,
+            last_ts: 0,
+            unqueued: 0,
+            purges: 0,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut row = BytesMut::with_capacity(RANGE_HEADER);
+        row.put_u8(RANGE_VERSION);
+        row.put_u8(0);
+        row.put_u16(0);
+        row.extend_from_slice(&self.container.to_bytes());
+        row.put_u64(self.items);
+        row.put_u64(self.bytes);
+        row.put_u64(self.next_rid_ordinal);
+        row.put_u64(self.last_ts);
+        row.put_u64(self.unqueued);
+        row.put_u64(self.purges);
+        row.freeze()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Result<Self> {
+        let mut fields = Fields::new(row, RANGE_VERSION, RANGE_HEADER, "range header")?;
+        fields.u8();
+        fields.u16();
+        let container = ContainerRid::from_bytes(&fields.take::<8>())
+            .ok_or_else(|| corrupt("range header: container"))?;
+        Ok(Self {
+            container,
+            items: fields.u64(),
+            bytes: fields.u64(),
+            next_rid_ordinal: fields.u64(),
+            last_ts: fields.u64(),
+            unqueued: fields.u64(),
+            purges: fields.u64(),
+        })
+    }
+}
+
+/// How much a logical partition holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartitionCounters {
+    pub(crate) items: u64,
+    pub(crate) bytes: u64,
+}
+
+const PARTITION_VERSION: u8 = 1;
+const PARTITION_COUNTERS: usize = 17;
+
+impl PartitionCounters {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut row = BytesMut::with_capacity(PARTITION_COUNTERS);
+        row.put_u8(PARTITION_VERSION);
+        row.put_u64(self.items);
+        row.put_u64(self.bytes);
+        row.freeze()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Result<Self> {
+        let mut fields = Fields::new(row, PARTITION_VERSION, PARTITION_COUNTERS, "partition")?;
+        Ok(Self { items: fields.u64(), bytes: fields.u64() })
+    }
+}
+
+/// Reads an eight-byte number, such as the lsn of a purge.
+pub(crate) fn decode_u64(row: &[u8]) -> Result<u64> {
+    Ok(u64::from_be_bytes(row.try_into().map_err(|_| corrupt("number"))?))
+}
+
+pub(crate) fn corrupt(what: &str) -> Error {
+    tracing::error!(what, "a stored row cannot be read");
+    Error::new(Kind::Internal, format!("stored data is damaged ({what}); run `orrery verify`"))
+}
+
+/// Reads fixed fields; the length was checked at the start.
+struct Fields<'a> {
+    row: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn new(row: &'a [u8], version: u8, length: usize, what: &str) -> Result<Self> {
+        if row.len() < length || row[0] != version {
+            return Err(corrupt(what));
+        }
+        Ok(Self { row: &row[..length], at: 1 })
+    }
+
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = &self.row[self.at..self.at + N];
+        self.at += N;
+        bytes.try_into().expect("the slice has N bytes")
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.take::<1>()[0]
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_be_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_be_bytes(self.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back_as_they_were() {
+        let header = RangeHeader {
+            container: ContainerRid::new(value::DatabaseRid(7), 9),
+            items: 1,
+            bytes: 2,
+            next_rid_ordinal: 3,
+            last_ts: 4,
+            unqueued: 5,
+            purges: 6,
+        };
+        assert_eq!(RangeHeader::decode(&header.encode()).unwrap(), header);
+        let counters = PartitionCounters { items: 8, bytes: 9 };
+        assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
+    }
+
+    #[test]
+    fn damaged_rows_are_refused() {
+        for row in [&b""[..], b"\x02", &[1; 10]] {
+            assert!(RangeHeader::decode(row).is_err());
+            assert!(ItemHeader::decode(row).is_err());
+            assert!(PartitionCounters::decode(row).is_err());
+        }
+    }
+}

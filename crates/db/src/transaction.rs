@@ -1,0 +1,222 @@
+//! One commit's view of a range: reads, and the rows it will write.
+//!
+//! Counters are kept here while the writes of a commit are applied and stored once at the end. What
+//! is expired or purged but still on disk is *stale*: nobody sees it, and a write that needs its id
+//! or unique key removes it first.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use storage::View;
+
+use crate::charge::Charge;
+use crate::container::Container;
+use crate::key::{self, ExpiryClass, PartitionPrefix};
+use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
+use crate::{Result, unique};
+
+pub(crate) struct Transaction<'a> {
+    pub(crate) view: &'a mut dyn View,
+    pub(crate) container: &'a Container,
+    pub(crate) header: RangeHeader,
+    /// `_ts` of everything that this commit writes.
+    pub(crate) ts: u64,
+    /// The clock, for expiry; never later than `ts`.
+    pub(crate) now_s: u64,
+    partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
+    next_commit_ordinal: u32,
+    changed: bool,
+}
+
+/// What is stored at a place.
+pub(crate) enum Found {
+    Nothing,
+    /// Expired or purged, not yet removed.
+    Stale(Box<Item>),
+    Live(Box<Item>),
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn open(
+        view: &'a mut dyn View,
+        container: &'a Container,
+        now_s: u64,
+    ) -> Result<Self> {
+        let row = view.get(&key::header())?.ok_or_else(|| corrupt("range header is missing"))?;
+        let header = RangeHeader::decode(&row)?;
+        if header.container != container.rid {
+            return Err(corrupt("range of another container"));
+        }
+        let ts = now_s.max(header.last_ts);
+        Ok(Self {
+            view,
+            container,
+            header,
+            ts,
+            now_s,
+            partitions: BTreeMap::new(),
+            next_commit_ordinal: 0,
+            changed: false,
+        })
+    }
+
+    pub(crate) fn lsn(&self) -> u64 {
+        self.view.lsn()
+    }
+
+    /// What is stored under an id.
+    pub(crate) fn find(&self, partition: &PartitionPrefix, id: &str) -> Result<Found> {
+        self.find_at(partition, &partition.place(id))
+    }
+
+    pub(crate) fn find_at(&self, partition: &PartitionPrefix, place: &[u8]) -> Result<Found> {
+        let Some(row) = self.view.get(&key::item(place))? else { return Ok(Found::Nothing) };
+        let item = Box::new(Item::decode(&row)?);
+        let stale = self.container.is_expired(&item.header, self.now_s)
+            || self.purged_up_to(partition)?.is_some_and(|lsn| item.header.lsn <= lsn);
+        Ok(if stale { Found::Stale(item) } else { Found::Live(item) })
+    }
+
+    /// The place of a document that is addressed by its resource id.
+    pub(crate) fn place_of_rid(&self, ordinal: u64) -> Result<Option<Bytes>> {
+        Ok(self.view.get(&key::rid(ordinal))?)
+    }
+
+    fn purged_up_to(&self, partition: &PartitionPrefix) -> Result<Option<u64>> {
+        if self.header.purges == 0 {
+            return Ok(None);
+        }
+        let row = self.view.get(&partition.row(key::Kind::Purge))?;
+        row.map(|row| row::decode_u64(&row)).transpose()
+    }
+
+    /// The place of the next document in this commit's order.
+    pub(crate) fn next_commit_ordinal(&mut self) -> u32 {
+        self.next_commit_ordinal += 1;
+        self.next_commit_ordinal - 1
+    }
+
+    pub(crate) fn next_rid_ordinal(&mut self) -> u64 {
+        self.header.next_rid_ordinal += 1;
+        self.header.next_rid_ordinal - 1
+    }
+
+    pub(crate) fn counters(
+        &mut self,
+        partition: &PartitionPrefix,
+    ) -> Result<&mut PartitionCounters> {
+        if !self.partitions.contains_key(partition) {
+            let row = self.view.get(&partition.row(key::Kind::Partition))?;
+            let counters = row
+                .map_or(Ok(PartitionCounters::default()), |row| PartitionCounters::decode(&row))?;
+            self.partitions.insert(partition.clone(), counters);
+        }
+        Ok(self.partitions.get_mut(partition).expect("was inserted above"))
+    }
+
+    /// Stores a document with everything that hangs on it but its unique keys.
+    pub(crate) fn store(
+        &mut self,
+        partition: &PartitionPrefix,
+        id: &str,
+        item: &Item,
+    ) -> Result<()> {
+        let place = partition.place(id);
+        let header = &item.header;
+        self.view.put(&key::item(&place), item.encode());
+        self.view.put(&key::rid(header.rid_ordinal), Bytes::copy_from_slice(&place));
+        self.view
+            .put(&key::feed(header.lsn, header.commit_ordinal), Bytes::copy_from_slice(&place));
+        if header.queued {
+            self.view.put(&expiry_row(header, &place), Bytes::new());
+        } else if header.ttl >= 0 {
+            self.header.unqueued += 1;
+        }
+        let size = item.document.text().len() as u64;
+        let counters = self.counters(partition)?;
+        counters.items += 1;
+        counters.bytes += size;
+        self.header.items += 1;
+        self.header.bytes += size;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Removes a document with everything that hangs on it but its unique keys.
+    pub(crate) fn unstore(
+        &mut self,
+        partition: &PartitionPrefix,
+        id: &str,
+        item: &Item,
+    ) -> Result<()> {
+        let place = partition.place(id);
+        let header = &item.header;
+        self.view.delete(&key::item(&place));
+        self.view.delete(&key::rid(header.rid_ordinal));
+        self.view.delete(&key::feed(header.lsn, header.commit_ordinal));
+        if header.queued {
+            self.view.delete(&expiry_row(header, &place));
+        } else if header.ttl >= 0 {
+            self.header.unqueued = self.header.unqueued.saturating_sub(1);
+        }
+        let size = item.document.text().len() as u64;
+        let counters = self.counters(partition)?;
+        counters.items = counters.items.saturating_sub(1);
+        counters.bytes = counters.bytes.saturating_sub(size);
+        self.header.items = self.header.items.saturating_sub(1);
+        self.header.bytes = self.header.bytes.saturating_sub(size);
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Removes a stale document whole, so that its id and unique keys are free.
+    pub(crate) fn remove_stale(
+        &mut self,
+        partition: &PartitionPrefix,
+        id: &str,
+        item: &Item,
+    ) -> Result<()> {
+        unique::release(self, partition, item)?;
+        self.unstore(partition, id, item)
+    }
+
+    /// Says that rows were written directly.
+    pub(crate) fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// Stores the counters. Call once, after everything else went well.
+    pub(crate) fn finish(mut self) {
+        if !self.changed {
+            return;
+        }
+        self.header.last_ts = self.ts;
+        self.view.put(&key::header(), self.header.encode());
+        for (partition, counters) in &self.partitions {
+            let row = partition.row(key::Kind::Partition);
+            if counters.items == 0 {
+                self.view.delete(&row);
+            } else {
+                self.view.put(&row, counters.encode());
+            }
+        }
+    }
+}
+
+/// The row of the expiry queue for a document that is queued.
+pub(crate) fn expiry_row(header: &ItemHeader, place: &[u8]) -> Vec<u8> {
+    match u64::try_from(header.ttl) {
+        Ok(own) if own > 0 => key::expiry(ExpiryClass::Own, header.ts + own, place),
+        _ => key::expiry(ExpiryClass::Default, header.ts, place),
+    }
+}
+
+/// What one write did.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) status: u16,
+    pub(crate) document: Option<value::Document>,
+    pub(crate) etag: Option<String>,
+    pub(crate) document_lsn: Option<u64>,
+    pub(crate) charge: Charge,
+}

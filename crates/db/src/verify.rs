@@ -1,0 +1,243 @@
+//! Checks that everything stored fits together; behind `orrery verify`.
+//!
+//! Every document must be readable and stand where its key says, with exactly one feed pointer, one
+//! entry by resource id, its unique keys and its place in the expiry queue; no such row may stand
+//! alone; and the counters must agree with what is there.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage::{Direction, RangeStore, Snapshot};
+use value::Value;
+
+use crate::container::Container;
+use crate::database::Db;
+use crate::key::{self, Kind, PartitionPrefix};
+use crate::row::{Item, PartitionCounters, RangeHeader};
+use crate::transaction::expiry_row;
+use crate::{Result, unique};
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Containers looked at.
+    pub containers: u64,
+    /// Ranges looked at.
+    pub ranges: u64,
+    /// Documents looked at.
+    pub documents: u64,
+    /// What is wrong, in words; empty if all is well.
+    pub problems: Vec<String>,
+}
+
+/// Beyond this many problems the rest is not listed.
+const PROBLEMS_MAX: usize = 1_000;
+
+impl<S: RangeStore> Db<S> {
+    /// Checks all containers; tells the caller after each range how many documents it has seen.
+    pub fn verify(&self, mut progress: impl FnMut(&Verified)) -> Result<Verified> {
+        let mut verified = Verified::default();
+        let containers: Vec<_> = self.catalog.load().containers().cloned().collect();
+        for container in containers {
+            verified.containers += 1;
+            for range in &container.ranges {
+                let name = format!("{} range {}", container.name_path(), range.id);
+                let snapshot = self.store.snapshot(range.storage)?;
+                let mut check = Check {
+                    container: &container,
+                    snapshot: &snapshot,
+                    name,
+                    verified: &mut verified,
+                    counts: Counts::default(),
+                    partitions: BTreeMap::new(),
+                };
+                check.range()?;
+                verified.ranges += 1;
+                progress(&verified);
+            }
+        }
+        Ok(verified)
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    items: u64,
+    bytes: u64,
+    unqueued: u64,
+    queued: u64,
+    unique: u64,
+}
+
+struct Check<'a, P> {
+    container: &'a Arc<Container>,
+    snapshot: &'a P,
+    name: String,
+    verified: &'a mut Verified,
+    counts: Counts,
+    partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
+}
+
+impl<P: Snapshot> Check<'_, P> {
+    fn range(&mut self) -> Result<()> {
+        let Some(header) = self.snapshot.get(&key::header())? else {
+            self.problem("has no header");
+            return Ok(());
+        };
+        let Ok(header) = RangeHeader::decode(&header) else {
+            self.problem("has a header that cannot be read");
+            return Ok(());
+        };
+        self.each(Kind::Item, |check, key, row| check.item(key, row))?;
+        self.header(&header);
+        self.partitions()?;
+        let counts = &self.counts;
+        for (kind, what, expected) in [
+            (Kind::Rid, "entries by resource id", counts.items),
+            (Kind::Feed, "feed pointers", counts.items),
+            (Kind::Expiry, "entries in the expiry queue", counts.queued),
+            (Kind::Unique, "unique keys", counts.unique),
+            (Kind::Purge, "purges", header.purges),
+        ] {
+            let mut found = 0;
+            self.each(kind, |_, _, _| {
+                found += 1;
+                Ok(())
+            })?;
+            if found != expected {
+                self.problem(&format!("has {found} {what}, expected {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn each(
+        &mut self,
+        kind: Kind,
+        mut visit: impl FnMut(&mut Self, &[u8], &Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let (from, to) = key::all_of(kind);
+        let snapshot = self.snapshot;
+        let mut result = Ok(());
+        snapshot.scan(
+            Bound::Included(&from[..]),
+            Bound::Excluded(&to[..]),
+            Direction::Forward,
+            &mut |key, row| {
+                result = visit(self, key, row);
+                if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            },
+        )?;
+        result
+    }
+
+    fn item(&mut self, key: &[u8], row: &Bytes) -> Result<()> {
+        let place = &key[1..];
+        self.verified.documents += 1;
+        let Some((partition, id)) = PartitionPrefix::of(place) else {
+            self.problem(&format!("has a document at a place that cannot be read: {place:?}"));
+            return Ok(());
+        };
+        let id = String::from_utf8_lossy(id).into_owned();
+        let Ok(item) = Item::decode(row) else {
+            self.problem(&format!("has a document that cannot be read: '{id}'"));
+            return Ok(());
+        };
+        let size = item.document.text().len() as u64;
+        self.counts.items += 1;
+        self.counts.bytes += size;
+        let counters = self.partitions.entry(partition.clone()).or_default();
+        counters.items += 1;
+        counters.bytes += size;
+        self.document(&partition, &id, &item);
+        self.pointer(&key::rid(item.header.rid_ordinal), place, &id, "entry by resource id")?;
+        let feed = key::feed(item.header.lsn, item.header.commit_ordinal);
+        self.pointer(&feed, place, &id, "feed pointer")?;
+        if item.header.lsn > self.snapshot.lsn() {
+            self.problem(&format!("document '{id}' is newer than its range"));
+        }
+        if item.header.queued {
+            self.counts.queued += 1;
+            if self.snapshot.get(&expiry_row(&item.header, place))?.is_none() {
+                self.problem(&format!("document '{id}' is not in the expiry queue"));
+            }
+        } else if item.header.ttl >= 0 {
+            self.counts.unqueued += 1;
+        }
+        Ok(())
+    }
+
+    /// The document says itself where it belongs, and owns its unique keys.
+    fn document(&mut self, partition: &PartitionPrefix, id: &str, item: &Item) {
+        let Ok(Value::Object(document)) = Value::parse(&item.document.text()) else {
+            self.problem(&format!("document '{id}' is not JSON"));
+            return;
+        };
+        if document.get("id").and_then(Value::as_str) != Some(id) {
+            self.problem(&format!("document '{id}' has another id inside"));
+        }
+        let key = self.container.extract_key(&document);
+        if PartitionPrefix::new(&self.container.epk(&key), &key) != *partition {
+            self.problem(&format!("document '{id}' is in the wrong partition"));
+        }
+        for row in unique::rows_for(self.container, partition, &document) {
+            self.counts.unique += 1;
+            match self.snapshot.get(&row) {
+                Ok(Some(owner)) if owner == id.as_bytes() => {}
+                _ => self.problem(&format!("document '{id}' does not own its unique key")),
+            }
+        }
+    }
+
+    fn pointer(&mut self, row: &[u8], place: &[u8], id: &str, what: &str) -> Result<()> {
+        if self.snapshot.get(row)?.is_none_or(|found| found != place) {
+            self.problem(&format!("document '{id}' has no {what}"));
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, header: &RangeHeader) {
+        let counts = &self.counts;
+        let mut wrong = Vec::new();
+        for (what, stored, found) in [
+            ("documents", header.items, counts.items),
+            ("bytes", header.bytes, counts.bytes),
+            ("documents outside the expiry queue", header.unqueued, counts.unqueued),
+        ] {
+            if stored != found {
+                wrong.push(format!("counts {stored} {what}, but there are {found}"));
+            }
+        }
+        if header.container != self.container.rid {
+            wrong.push("belongs to another container".to_owned());
+        }
+        for problem in wrong {
+            self.problem(&problem);
+        }
+    }
+
+    fn partitions(&mut self) -> Result<()> {
+        let mut stored = BTreeMap::new();
+        self.each(Kind::Partition, |check, key, row| {
+            match (PartitionPrefix::of(&key[1..]), PartitionCounters::decode(row)) {
+                (Some((partition, _)), Ok(counters)) => {
+                    stored.insert(partition, counters);
+                }
+                _ => check.problem("has partition counters that cannot be read"),
+            }
+            Ok(())
+        })?;
+        if stored != self.partitions {
+            self.problem("has partition counters that differ from its documents");
+        }
+        Ok(())
+    }
+
+    fn problem(&mut self, what: &str) {
+        if self.verified.problems.len() < PROBLEMS_MAX {
+            self.verified.problems.push(format!("{} {what}", self.name));
+        }
+    }
+}

@@ -5,10 +5,12 @@
 //! evaluation will find as frames; a name becomes the distance to its frame.
 
 use crate::aggregate::AggregateKind;
+use crate::function::regex::{self, RegexFunction};
 use crate::function::{self, Body};
 use crate::like::Pattern;
 use crate::plan::{
-    Aggregate, Grouping, Like, LikePattern, OrderKey, Origin, PathStep, Plan, Scalar, Source,
+    Aggregate, Grouping, Like, LikePattern, OrderKey, Origin, PathStep, Plan, RegexCall,
+    RegexPattern, Scalar, Source,
 };
 use crate::{CompositeKey, Error, Options};
 use sql::{
@@ -292,9 +294,9 @@ impl<'a> Binder<'a> {
         keys: Vec<Scalar>,
         base: usize,
     ) -> Result<(Option<Grouping>, Scalar), Error> {
-        if query.selection == Selection::Star {
+        if let Selection::Star(span) = query.selection {
             let text = "'SELECT *' is not allowed with GROUP BY.";
-            return Err(self.refuse(query.span, "SC2041", text));
+            return Err(self.refuse(span, "SC2041", text));
         }
         let mut rows = Vec::new();
         for scope in self.scopes.drain(base..) {
@@ -319,15 +321,15 @@ impl<'a> Binder<'a> {
         match &query.selection {
             Selection::Value(expr) => self.expr(expr),
             Selection::List(items) => self.list(items),
-            Selection::Star => match query.from.len() {
+            Selection::Star(span) => match query.from.len() {
                 1 => Ok(Scalar::Slot(0)),
                 0 => {
                     let text = "'SELECT *' is not valid if FROM clause is omitted.";
-                    Err(self.refuse(query.span, "SC2039", text))
+                    Err(self.refuse(*span, "SC2039", text))
                 }
                 _ => {
                     let text = "'SELECT *' is only valid with a single input set.";
-                    Err(self.refuse(query.span, "SC2040", text))
+                    Err(self.refuse(*span, "SC2040", text))
                 }
             },
         }
@@ -690,7 +692,11 @@ impl<'a> Binder<'a> {
         if !self.has_clock && matches!(function.body, Body::Clocked(_)) {
             return Err(Error::refused(format!("{name} cannot be called in a condition")));
         }
-        Ok(Scalar::Call(function, self.exprs(arguments)?))
+        let arguments = self.exprs(arguments)?;
+        match function.body {
+            Body::Regex(function) => Ok(regex_call(function, arguments)),
+            _ => Ok(Scalar::Call(function, arguments)),
+        }
     }
 
     fn aggregate(
@@ -785,6 +791,23 @@ impl Scope {
     }
 }
 
+/// A call with a pattern that is compiled now when it is a constant.
+fn regex_call(function: RegexFunction, arguments: Vec<Scalar>) -> Scalar {
+    let constant = |scalar: &Scalar| match scalar {
+        Scalar::Constant(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let modifiers = match arguments.get(function.modifiers_at()) {
+        Some(modifiers) => constant(modifiers),
+        None => Some(String::new()),
+    };
+    let compiled = constant(&arguments[1])
+        .zip(modifiers)
+        .and_then(|(pattern, modifiers)| regex::compile(&pattern, &modifiers));
+    let pattern = compiled.map_or(RegexPattern::Computed, RegexPattern::Constant);
+    Scalar::Regex(Box::new(RegexCall { function, arguments, pattern }))
+}
+
 fn negate(scalar: Scalar, negated: bool) -> Scalar {
     if negated { Scalar::Unary(UnaryOperator::Not, Box::new(scalar)) } else { scalar }
 }
@@ -829,7 +852,7 @@ fn inferred_name(expr: &Expr) -> Option<String> {
 
 fn selected(selection: &Selection) -> impl Iterator<Item = &Expr> {
     let (value, items): (Option<&Expr>, &[Item]) = match selection {
-        Selection::Star => (None, &[]),
+        Selection::Star(_) => (None, &[]),
         Selection::Value(expr) => (Some(expr), &[]),
         Selection::List(items) => (None, items),
     };

@@ -6,9 +6,10 @@
 
 use crate::compare::{Relation, equal, relate, size_bytes};
 use crate::execute::run_subquery;
+use crate::function::regex::compile;
 use crate::function::{Body, Function};
 use crate::like::Pattern;
-use crate::plan::{Like, LikePattern, Plan, Scalar};
+use crate::plan::{Like, LikePattern, Plan, RegexCall, RegexPattern, Scalar};
 use crate::{Error, Functions, Limits, Options};
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
 use std::borrow::Cow;
@@ -78,6 +79,11 @@ impl<'c> Context<'c> {
             return Ok(());
         }
         self.steps.set(0);
+        self.check_deadline()
+    }
+
+    /// Looks at the deadline now, for work that may take long by itself.
+    pub(crate) fn check_deadline(&self) -> Result<(), Error> {
         if (self.limits.is_expired)() { Err(Error::timed_out()) } else { Ok(()) }
     }
 
@@ -165,6 +171,7 @@ pub(crate) fn evaluate<'e>(
         Scalar::In(value, list) => within(value, list, env, context),
         Scalar::Like(like) => matches(like, env, context),
         Scalar::Call(function, arguments) => call(function, arguments, env, context),
+        Scalar::Regex(call) => regex_call(call, env, context),
         Scalar::Udf(name, arguments) => user_function(name, arguments, env, context),
         Scalar::Subquery(kind, plan) => subquery(*kind, plan, env, context),
         Scalar::Let(value, body) => bind(value, body, env, context),
@@ -475,10 +482,38 @@ fn apply(
         Body::Strict(body) => Ok(body(&values)),
         Body::Contextual(body) => body(context, &values),
         Body::Clocked(body) => Ok(body(context, &values)),
-        Body::Loose(_) | Body::Iif | Body::Choose => {
-            unreachable!("functions that see undefined were handled before")
+        Body::Loose(_) | Body::Regex(_) | Body::Iif | Body::Choose => {
+            unreachable!("these bodies were handled before")
         }
     }
+}
+
+fn regex_call<'e>(call: &'e RegexCall, env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {
+    let mut values = Vec::with_capacity(call.arguments.len());
+    for argument in &call.arguments {
+        match evaluate(argument, env, context)? {
+            Some(value) => values.push(value),
+            None => return Ok(None),
+        }
+    }
+    let values: Vec<&Value> = values.iter().map(|value| &**value).collect();
+    let answer = match &call.pattern {
+        RegexPattern::Constant(regex) => call.function.call(regex, &values, context)?,
+        RegexPattern::Computed => {
+            let modifiers = match values.get(call.function.modifiers_at()) {
+                Some(modifiers) => modifiers.as_str(),
+                None => Some(""),
+            };
+            let (Some(pattern), Some(modifiers)) = (values[1].as_str(), modifiers) else {
+                return Ok(None);
+            };
+            match compile(pattern, modifiers) {
+                Some(regex) => call.function.call(&regex, &values, context)?,
+                None => None,
+            }
+        }
+    };
+    Ok(answer.map(Cow::Owned))
 }
 
 fn user_function<'e>(

@@ -8,7 +8,9 @@
 
 use crate::aggregate::AggregateKind;
 use crate::function::Function;
+use crate::function::regex::RegexFunction;
 use crate::like::Pattern;
+use fancy_regex::Regex;
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
 use value::Value;
 
@@ -109,10 +111,27 @@ pub(crate) enum Scalar {
     In(Box<Scalar>, Vec<Scalar>),
     Like(Box<Like>),
     Call(&'static Function, Vec<Scalar>),
+    Regex(Box<RegexCall>),
     Udf(String, Vec<Scalar>),
     Subquery(SubqueryKind, Box<Plan>),
     /// The value, and the body that sees it as its innermost frame.
     Let(Box<Scalar>, Box<Scalar>),
+}
+
+/// A call of a function with a pattern.
+#[derive(Clone, Debug)]
+pub(crate) struct RegexCall {
+    pub(crate) function: RegexFunction,
+    pub(crate) arguments: Vec<Scalar>,
+    pub(crate) pattern: RegexPattern,
+}
+
+/// The pattern of such a call.
+#[derive(Clone, Debug)]
+pub(crate) enum RegexPattern {
+    Constant(Regex),
+    /// Not a constant, or not valid: compiled, or found to be undefined, for each row.
+    Computed,
 }
 
 /// A `LIKE`; a constant pattern is read once.

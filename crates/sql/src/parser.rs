@@ -289,8 +289,9 @@ impl<'a> Parser<'a> {
     }
 
     fn selection(&mut self) -> Parsed<(Selection, usize)> {
-        if self.take_symbol("*")? {
-            return Ok((Selection::Star, 0));
+        if self.at_symbol("*") {
+            let start = self.advance()?.start;
+            return Ok((Selection::Star(self.span_from(start)), 0));
         }
         if self.take_keyword(Keyword::Value)? {
             let parsed = self.expression(Power::LOWEST)?;

@@ -56,7 +56,7 @@ impl Display for Condition {
 impl Display for Selection {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Selection::Star => out.write_str("*"),
+            Selection::Star(_) => out.write_str("*"),
             Selection::Value(expr) => write!(out, "VALUE {expr}"),
             Selection::List(items) => list(out, items),
         }

@@ -71,8 +71,8 @@ pub struct Condition {
 /// What follows `SELECT`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
-    /// `*`
-    Star,
+    /// `*`, and where it stands.
+    Star(Span),
     /// `VALUE expression`
     Value(Expr),
     /// A list of expressions, each perhaps with a name.

@@ -156,7 +156,7 @@ fn query(expr: impl Strategy<Value = Expr> + Clone + 'static) -> impl Strategy<V
     let item =
         (expr.clone(), any::<Option<String>>()).prop_map(|(expr, alias)| Item { expr, alias });
     let selection = prop_oneof![
-        Just(Selection::Star),
+        Just(Selection::Star(Span::default())),
         expr.clone().prop_map(Selection::Value),
         prop::collection::vec(item, 1..4).prop_map(Selection::List),
     ];

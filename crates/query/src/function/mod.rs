@@ -9,11 +9,13 @@ mod convert;
 mod datetime;
 mod integer;
 mod math;
+pub(crate) mod regex;
 mod text;
 mod types;
 
 use crate::Error;
 use crate::evaluate::Context;
+use regex::RegexFunction;
 use value::Value;
 
 /// A built-in function.
@@ -41,6 +43,8 @@ pub(crate) enum Body {
     Clocked(fn(&Context<'_>, &[&Value]) -> Option<Value>),
     /// Sees undefined arguments.
     Loose(fn(&[Option<&Value>]) -> Option<Value>),
+    /// A function with a pattern, which is compiled once when it is a constant.
+    Regex(RegexFunction),
     /// `IIF`, of which only the chosen branch is evaluated.
     Iif,
     /// `CHOOSE`, of which only the chosen item is evaluated.
@@ -154,11 +158,6 @@ static UNSUPPORTED: &[&str] = &[
     "ST_ISVALID",
     "ST_ISVALIDDETAILED",
     "ST_WITHIN",
-    "REGEXMATCH",
-    "REGEXEXTRACT",
-    "REGEXEXTRACTALL",
-    "REGEXREPLACE",
-    "REGEXREPLACEALL",
     "_FULLTEXTSCORE",
     "_FULLTEXTWORDCOUNT",
     "_VECTORSCORE",
@@ -234,6 +233,11 @@ static FUNCTIONS: &[Function] = &[
     strict("LENGTH", 1, 1, text::length),
     strict("LOWER", 1, 1, text::lower),
     strict("LTRIM", 1, 2, text::trim_start),
+    function("REGEXEXTRACT", &[], 2, 4, Body::Regex(RegexFunction::Extract)),
+    function("REGEXEXTRACTALL", &[], 2, 4, Body::Regex(RegexFunction::ExtractAll)),
+    function("REGEXMATCH", &[], 2, 3, Body::Regex(RegexFunction::Match)),
+    function("REGEXREPLACE", &[], 3, 4, Body::Regex(RegexFunction::Replace)),
+    function("REGEXREPLACEALL", &[], 3, 4, Body::Regex(RegexFunction::ReplaceAll)),
     contextual("REPLACE", 3, 3, text::replace),
     strict("REPLICATE", 2, 2, text::replicate),
     strict("REVERSE", 1, 1, text::reverse),

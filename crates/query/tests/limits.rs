@@ -1,0 +1,129 @@
+//! Hostile queries are stopped: by memory, by time, by depth.
+
+use query::{ErrorKind, Limits, Options, RunError, prepare};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use value::{Number, Object, Value};
+
+const MEMORY: usize = 4 << 20;
+
+fn documents(count: usize) -> impl Iterator<Item = Result<Value, Infallible>> {
+    (0..count).map(|number| {
+        let list = (0..1_000).map(|item| Value::Number(Number::from(item))).collect::<Vec<_>>();
+        let document = Object::from([
+            ("id", Value::from(format!("{number}"))),
+            ("list", Value::Array(list)),
+            ("text", Value::String("a".repeat(1_000))),
+        ]);
+        Ok(Value::Object(document))
+    })
+}
+
+fn outcome(query: &str, limits: Limits, count: usize) -> Result<usize, ErrorKind> {
+    let prepared = match prepare(query, &[], &Options::new(0, 0, limits)) {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(error.kind()),
+    };
+    match prepared.run(documents(count)) {
+        Ok(rows) => Ok(rows.len()),
+        Err(RunError::Query(error)) => Err(error.kind()),
+    }
+}
+
+#[track_caller]
+fn too_large(query: &str) {
+    assert_eq!(outcome(query, Limits::memory(MEMORY), 200), Err(ErrorKind::TooLarge), "{query}");
+}
+
+#[test]
+fn memory_is_bounded_whatever_the_clause() {
+    too_large("SELECT VALUE c FROM c JOIN a IN c.list");
+    too_large("SELECT VALUE c FROM c JOIN a IN c.list JOIN b IN c.list ORDER BY c.id");
+    too_large("SELECT DISTINCT VALUE [c.id, a, b] FROM c JOIN a IN c.list JOIN b IN c.list");
+    too_large("SELECT a, b, COUNT(1) FROM c JOIN a IN c.list JOIN b IN c.list GROUP BY a, b");
+    too_large("SELECT VALUE MAKELIST(c.text) FROM c JOIN a IN c.list");
+    too_large("SELECT VALUE ARRAY(SELECT VALUE c.text FROM a IN c.list JOIN b IN c.list) FROM c");
+    too_large("SELECT VALUE REPLACE(c.text, 'a', REPLICATE(c.text, 9)) FROM c");
+    too_large(
+        "SELECT VALUE STRINGJOIN(ARRAY(SELECT VALUE 'x' FROM a IN c.list), REPLICATE(c.text, 9)) \
+         FROM c",
+    );
+}
+
+/// Each level doubles what the level below made.
+#[test]
+fn doubling_is_bounded() {
+    for step in ["[x, x]", "{a: x, b: x}", "ARRAY_CONCAT(x, x)"] {
+        let mut query = "SELECT VALUE [1]".to_owned();
+        for _ in 0..40 {
+            query = format!("SELECT VALUE {step} FROM ({query}) x");
+        }
+        too_large(&query);
+    }
+    let mut query = "SELECT VALUE 'ab'".to_owned();
+    for _ in 0..40 {
+        query = format!("SELECT VALUE CONCAT(x || x, x) FROM ({query}) x");
+    }
+    too_large(&query);
+}
+
+#[test]
+fn sorting_for_a_page_keeps_only_the_page() {
+    let query = "SELECT TOP 3 VALUE c.text FROM c JOIN a IN c.list ORDER BY c.id";
+    assert_eq!(outcome(query, Limits::memory(MEMORY), 50), Ok(3));
+}
+
+#[test]
+fn time_is_looked_at_while_one_document_is_joined() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let limits = Limits {
+        memory_bytes_max: MEMORY,
+        is_expired: Arc::new(move || counter.fetch_add(1, Ordering::Relaxed) > 10),
+    };
+    let query = "SELECT VALUE 1 FROM c JOIN a IN c.list JOIN b IN c.list JOIN d IN c.list \
+                 WHERE a = -1";
+    assert_eq!(outcome(query, limits, 1), Err(ErrorKind::TimedOut));
+    assert!(asked.load(Ordering::Relaxed) < 20);
+}
+
+#[test]
+fn a_hostile_pattern_is_stopped() {
+    let query = r"SELECT VALUE REGEXMATCH(c.text, '^(a|a|aa)+(?=b)$') FROM c";
+    assert_eq!(outcome(query, Limits::memory(MEMORY), 1), Err(ErrorKind::Refused));
+}
+
+/// The deepest queries that are read can be bound, run and dropped on a small stack.
+#[test]
+fn depth_is_bounded() {
+    let run = || {
+        let nested = |open: &str, leaf: &str, close: &str, depth: usize| {
+            format!("SELECT VALUE {}{leaf}{} FROM c", open.repeat(depth), close.repeat(depth))
+        };
+        for (open, close) in [
+            ("(SELECT VALUE ", ")"),
+            ("ARRAY(SELECT VALUE ", ")"),
+            ("EXISTS(SELECT VALUE ", ")"),
+            ("[", "]"),
+            ("{a: ", "}"),
+            ("ABS(", ")"),
+            ("- ", ""),
+            ("(1 + ", ")"),
+            ("IIF(true, ", ", 1)"),
+            ("(c.list IN (", "))"),
+            ("(true ? ", " : 1)"),
+            ("(LET x = 1 IN ", ")"),
+            ("(SELECT VALUE x FROM (SELECT VALUE ", ") x)"),
+        ] {
+            let deepest = (1..=sql::HEIGHT_MAX)
+                .rev()
+                .map(|depth| nested(open, "1", close, depth))
+                .find(|query| sql::parse(query).is_ok());
+            let deepest = deepest.expect("some depth is read");
+            assert!(outcome(&deepest, Limits::memory(MEMORY), 1).is_ok(), "{open}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(1536 * 1024).spawn(run);
+    thread.expect("threads start").join().expect("no stack overflows");
+}

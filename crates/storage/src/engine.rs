@@ -373,3 +373,109 @@ impl<P: Operation> Job for Submitted<P> {
         let _ = self.answer.send(answer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Batch, Load, META_RANGE, MemorySnapshot,
+        contract::{Run, block_on},
+    };
+    use std::sync::mpsc;
+
+    fn put() -> impl Operation<Output = (), Refusal = ()> {
+        Run(|view: &mut dyn View| {
+            view.put(b"a", Bytes::new());
+            Ok(())
+        })
+    }
+
+    /// An operation of a given size that lets the committer go on when told to.
+    struct Hold {
+        release: mpsc::Receiver<()>,
+        size_bytes: usize,
+    }
+
+    impl Operation for Hold {
+        type Output = ();
+        type Refusal = ();
+
+        fn run(&mut self, _: &mut dyn View) -> Result<(), Stop<()>> {
+            self.release.recv().expect("nobody lets go");
+            Ok(())
+        }
+
+        fn size_bytes(&self) -> usize {
+            self.size_bytes
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_at_once() {
+        let store = InMemory::new();
+        let hold = |size_bytes| {
+            let (release, held) = mpsc::channel();
+            (release, store.submit(META_RANGE, Hold { release: held, size_bytes }))
+        };
+        let (release, held) = hold(0);
+        let waiting: Vec<_> =
+            (0..2 * QUEUE_LIMIT.count).map(|_| store.submit(META_RANGE, put())).collect();
+        release.send(()).unwrap();
+        block_on(held).unwrap();
+        let outcomes: Vec<_> = waiting.into_iter().map(block_on).collect();
+        let committed = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let refused =
+            |outcome: &&Result<_, _>| matches!(outcome, Err(SubmitError::Storage(Error::Busy)));
+        let busy = outcomes.iter().filter(refused).count();
+        assert_eq!(committed + busy, outcomes.len());
+        assert_eq!(store.snapshot(META_RANGE).unwrap().lsn(), committed as Lsn);
+        assert!(committed >= QUEUE_LIMIT.count - 1 && busy > 0, "{committed} {busy}");
+
+        // The size counts too, once the committer is busy with something else.
+        let (first, held) = hold(0);
+        while store.pressure().queued > 0 {
+            std::thread::yield_now();
+        }
+        let (second, large) = hold(QUEUE_LIMIT.size_bytes);
+        let refused = block_on(hold(1).1);
+        assert!(matches!(refused, Err(SubmitError::Storage(Error::Busy))), "{refused:?}");
+        first.send(()).unwrap();
+        second.send(()).unwrap();
+        block_on(held).unwrap();
+        block_on(large).unwrap();
+    }
+
+    /// A store that says how it feels.
+    struct Weary {
+        store: Memory,
+        is_weary: Arc<AtomicBool>,
+    }
+
+    impl OrderedStore for Weary {
+        type Snapshot = MemorySnapshot;
+
+        fn snapshot(&self) -> Result<MemorySnapshot, Error> {
+            self.store.snapshot()
+        }
+
+        fn write(&self, batch: Batch) -> Result<(), Error> {
+            self.store.write(batch)
+        }
+
+        fn load(&self) -> Load {
+            Load { is_overloaded: self.is_weary.load(Ordering::Relaxed), ..Load::default() }
+        }
+    }
+
+    #[test]
+    fn an_overloaded_store_is_spared() {
+        let is_weary = Arc::new(AtomicBool::new(true));
+        let store = Weary { store: Memory::new(), is_weary: Arc::clone(&is_weary) };
+        let store = Engine::with_store(store).unwrap();
+        block_on(store.submit(META_RANGE, put())).unwrap();
+        let refused = block_on(store.submit(META_RANGE, put()));
+        assert!(matches!(refused, Err(SubmitError::Storage(Error::Busy))), "{refused:?}");
+        is_weary.store(false, Ordering::Relaxed);
+        assert_eq!(block_on(store.submit(META_RANGE, put())).unwrap().lsn, 2);
+    }
+}

@@ -253,6 +253,6 @@ pub struct Pressure {
     pub queued_bytes: usize,
     /// Ranges whose rows are still being removed.
     pub erasing: usize,
-    /// Unfinished work of the ordered store below, as of the last commit.
+    /// Unfinished work of the ordered store below.
     pub load: Load,
 }

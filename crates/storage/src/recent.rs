@@ -28,15 +28,14 @@ pub(crate) struct Recent {
 #[derive(Debug)]
 struct Commit {
     lsn: Lsn,
-    /// Keys of the range, ascending.
+    /// Keys of the range, in any order.
     keys: Vec<Bytes>,
     size_bytes: usize,
 }
 
 impl Recent {
     /// Remembers a commit and forgets the oldest ones beyond the bound.
-    pub(crate) fn remember(&mut self, range: RangeId, lsn: Lsn, mut keys: Vec<Bytes>) {
-        keys.sort_unstable();
+    pub(crate) fn remember(&mut self, range: RangeId, lsn: Lsn, keys: Vec<Bytes>) {
         let size_bytes = keys.iter().map(|key| key.len() + OVERHEAD_BYTES).sum();
         self.size_bytes += size_bytes;
         self.ranges.entry(range).or_default().push_back(Commit { lsn, keys, size_bytes });
@@ -78,5 +77,26 @@ impl Recent {
             .rev()
             .take_while(|commit| commit.lsn > pinned)
             .any(|commit| reads.touch(&commit.keys))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut recent = Recent::default();
+        for lsn in 1..=20_000 {
+            recent.remember(RangeId(lsn % 3), lsn, vec![Bytes::from_static(&[0; 10_000])]);
+            assert!(recent.size_bytes <= KEY_BYTES_MAX && recent.order.len() <= COMMITS_MAX);
+        }
+        assert!(recent.order.len() > 500);
+        for lsn in 20_001..=40_000 {
+            recent.remember(RangeId(7), lsn, vec![Bytes::new()]);
+            assert!(recent.size_bytes <= KEY_BYTES_MAX && recent.order.len() <= COMMITS_MAX);
+        }
+        assert_eq!(recent.order.len(), COMMITS_MAX);
+        assert_eq!(recent.ranges.len(), 1, "ranges in which nothing happens are forgotten");
     }
 }

@@ -4,10 +4,7 @@
 //! Scripts need this, because they run too long for the thread that commits. Reads are remembered as
 //! keys and intervals; a scan that its visitor ended early counts only up to where it came.
 
-use std::{
-    cell::RefCell,
-    ops::{Bound, RangeBounds},
-};
+use std::{cell::RefCell, ops::Bound};
 
 use bytes::Bytes;
 
@@ -26,28 +23,83 @@ pub struct Transaction<S> {
 }
 
 /// What a transaction has read.
+///
+/// The check runs on the thread that commits for everybody, over all keys that were changed since, so
+/// it has to be quick: every read is an interval from its first key up to, not including, its end, and
+/// before the check they are sorted and joined.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    keys: Vec<Bytes>,
-    intervals: Vec<(Bound<Bytes>, Bound<Bytes>)>,
+    intervals: Vec<Interval>,
     /// Somebody asked for the LSN, which any commit changes.
     whole_range: bool,
 }
 
+/// Keys from `start` up to, not including, `end`; without an end, all that follow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Interval {
+    start: Bytes,
+    end: Option<Bytes>,
+}
+
 impl Reads {
-    /// Whether a commit that changed these keys, in ascending order, changed something read.
+    fn add_key(&mut self, key: &[u8]) {
+        let end = successor(key);
+        self.intervals.push(Interval { start: end.slice(..key.len()), end: Some(end) });
+    }
+
+    fn add_interval(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        let start = match from {
+            Bound::Included(key) => Bytes::copy_from_slice(key),
+            Bound::Excluded(key) => successor(key),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let end = match to {
+            Bound::Included(key) => Some(successor(key)),
+            Bound::Excluded(key) => Some(Bytes::copy_from_slice(key)),
+            Bound::Unbounded => None,
+        };
+        if end.as_ref().is_none_or(|end| start < *end) {
+            self.intervals.push(Interval { start, end });
+        }
+    }
+
+    /// Sorts the intervals and joins those that meet.
+    fn join(&mut self) {
+        self.intervals.sort_unstable();
+        self.intervals.dedup_by(|next, joined| {
+            let meets = joined.end.as_ref().is_none_or(|end| next.start <= *end);
+            if meets && (next.end.is_none() || next.end > joined.end) && joined.end.is_some() {
+                joined.end = next.end.take();
+            }
+            meets
+        });
+    }
+
+    /// Whether a commit that changed these keys changed something that was read.
     pub(crate) fn touch(&self, changed: &[Bytes]) -> bool {
-        self.whole_range
-            || self.keys.iter().any(|key| changed.binary_search(key).is_ok())
-            || self.intervals.iter().any(|interval| {
-                changed.iter().any(|key| RangeBounds::<Bytes>::contains(interval, key))
-            })
+        self.whole_range || changed.iter().any(|key| self.contain(key))
+    }
+
+    fn contain(&self, key: &Bytes) -> bool {
+        let after = self.intervals.partition_point(|interval| interval.start <= *key);
+        let Some(interval) = after.checked_sub(1).and_then(|last| self.intervals.get(last)) else {
+            return false;
+        };
+        interval.end.as_ref().is_none_or(|end| key < end)
     }
 
     /// Whether nothing was read, so that no commit can be in the way.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.whole_range && self.keys.is_empty() && self.intervals.is_empty()
+        !self.whole_range && self.intervals.is_empty()
     }
+}
+
+/// The key that follows immediately.
+fn successor(key: &[u8]) -> Bytes {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    Bytes::from(next)
 }
 
 impl<S: Snapshot> Transaction<S> {
@@ -71,7 +123,9 @@ impl<S: Snapshot> Transaction<S> {
     }
 
     pub(crate) fn into_parts(self) -> (RangeId, Lsn, Reads, Pending) {
-        (self.range, self.snapshot.lsn(), self.reads.into_inner(), self.writes)
+        let mut reads = self.reads.into_inner();
+        reads.join();
+        (self.range, self.snapshot.lsn(), reads, self.writes)
     }
 }
 
@@ -86,7 +140,7 @@ impl<S: Snapshot> View for Transaction<S> {
         if let Some(value) = self.writes.get(key) {
             return Ok(value.clone());
         }
-        self.reads.borrow_mut().keys.push(Bytes::copy_from_slice(key));
+        self.reads.borrow_mut().add_key(key);
         self.snapshot.get(key)
     }
 
@@ -112,13 +166,12 @@ impl<S: Snapshot> View for Transaction<S> {
             },
             |visit| self.snapshot.scan(from, to, direction, visit),
         );
-        let owned = |bound: Bound<&[u8]>| bound.map(Bytes::copy_from_slice);
-        let interval = match (last, direction) {
-            (None, _) => (owned(from), owned(to)),
-            (Some(last), Direction::Forward) => (owned(from), Bound::Included(last)),
-            (Some(last), Direction::Backward) => (Bound::Included(last), owned(to)),
+        let (from, to) = match (&last, direction) {
+            (None, _) => (from, to),
+            (Some(last), Direction::Forward) => (from, Bound::Included(last.as_ref())),
+            (Some(last), Direction::Backward) => (Bound::Included(last.as_ref()), to),
         };
-        self.reads.borrow_mut().intervals.push(interval);
+        self.reads.borrow_mut().add_interval(from, to);
         result
     }
 
@@ -134,4 +187,52 @@ impl<S: Snapshot> View for Transaction<S> {
 /// Whether a row fits into a range.
 pub(crate) fn fits(key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes <= KEY_BYTES_MAX && value_bytes <= VALUE_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::ops::RangeBounds;
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(0..3u8, 0..4)
+    }
+
+    fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+        prop_oneof![
+            Just(Bound::Unbounded),
+            key().prop_map(Bound::Included),
+            key().prop_map(Bound::Excluded),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn joined_reads_contain_what_each_did(
+            keys in prop::collection::vec(key(), 0..4),
+            intervals in prop::collection::vec((bound(), bound()), 0..4),
+            changed in prop::collection::vec(key(), 1..20),
+        ) {
+            let mut reads = Reads::default();
+            for key in &keys {
+                reads.add_key(key);
+            }
+            for (from, to) in &intervals {
+                reads.add_interval(
+                    from.as_ref().map(Vec::as_slice),
+                    to.as_ref().map(Vec::as_slice),
+                );
+            }
+            reads.join();
+            prop_assert!(reads.intervals.windows(2).all(|pair| pair[0].end < Some(pair[1].start.clone())));
+            for key in changed {
+                let expected = keys.contains(&key)
+                    || intervals.iter().any(|interval| RangeBounds::contains(interval, &key));
+                prop_assert_eq!(reads.touch(&[Bytes::from(key.clone())]), expected, "{:?}", key);
+            }
+        }
+    }
 }

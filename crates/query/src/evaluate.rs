@@ -292,7 +292,7 @@ fn unary<'e>(
 fn negated(number: &Number) -> Number {
     match number.as_i64().and_then(i64::checked_neg) {
         Some(integer) if integer != 0 => Number::from(integer),
-        _ => Number::from(-number.as_f64()),
+        _ => Number::from(-number.as_f64() + 0.0),
     }
 }
 
@@ -312,7 +312,7 @@ fn binary<'e>(
         return concat(&left, &right, context);
     }
     let numbers = left.as_f64().zip(right.as_f64());
-    Ok(numbers.map(|(left, right)| Cow::Owned(Value::from(arithmetic(operator, left, right)))))
+    Ok(numbers.map(|(left, right)| Cow::Owned(computed(arithmetic(operator, left, right)))))
 }
 
 /// The answer of a comparison operator, which may be undefined; `None` for other operators.
@@ -338,6 +338,11 @@ fn concat<'e>(left: &Value, right: &Value, context: &Context<'_>) -> Evaluated<'
     let (Value::String(left), Value::String(right)) = (left, right) else { return Ok(None) };
     context.charge(left.len() + right.len())?;
     Ok(Some(Cow::Owned(Value::String(format!("{left}{right}")))))
+}
+
+/// A computed number. Queries cannot tell the two zeros apart, so only one is returned.
+fn computed(number: f64) -> Value {
+    Value::from(number + 0.0)
 }
 
 fn arithmetic(operator: BinaryOperator, left: f64, right: f64) -> f64 {
@@ -478,7 +483,7 @@ fn apply(
         return Ok(None);
     };
     match function.body {
-        Body::Number(body) => Ok(values[0].as_f64().map(|number| Value::from(body(number)))),
+        Body::Number(body) => Ok(values[0].as_f64().map(|number| computed(body(number)))),
         Body::Strict(body) => Ok(body(&values)),
         Body::Contextual(body) => body(context, &values),
         Body::Clocked(body) => Ok(body(context, &values)),

@@ -2,9 +2,9 @@
 
 use crate::bind::{bind, bind_condition};
 use crate::compare::size_bytes;
-use crate::evaluate::Context;
+use crate::evaluate::{Content, Context, Frame, is_true};
 use crate::execute::Execution;
-use crate::plan::{Origin, Plan, Scalar};
+use crate::plan::{Origin, Plan, Scalar, Source};
 use crate::{Error, Limits, Options, RunError};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -54,6 +54,31 @@ impl Prepared {
     /// Whether the query looks at documents at all; `SELECT 1` does not.
     pub fn reads_documents(&self) -> bool {
         self.plan.reads_container()
+    }
+
+    /// Whether the results are the documents that pass a filter, unchanged: `SELECT * FROM c` with
+    /// or without `WHERE`. Such a query can be answered with the stored texts.
+    pub fn returns_documents(&self) -> bool {
+        let [Source { origin: Origin::Container(steps), iterates: false }] = &self.plan.sources[..]
+        else {
+            return false;
+        };
+        steps.is_empty() && self.is_streaming() && matches!(self.plan.projection, Scalar::Slot(0))
+    }
+
+    /// Whether a document passes the filter, for queries that return documents.
+    ///
+    /// # Panics
+    ///
+    /// When the query returns something else than documents.
+    pub fn keeps(&self, document: &Value) -> Result<bool, Error> {
+        assert!(self.returns_documents(), "only queries that return documents keep or drop them");
+        let context = Context::new(&self.options, &self.random);
+        let frame = Frame { parent: None, content: Content::Value(Some(document)) };
+        match &self.plan.filter {
+            Some(filter) => is_true(filter, Some(&frame), &context),
+            None => Ok(true),
+        }
     }
 
     /// Appends the results of one document, for queries that stream.

@@ -132,6 +132,35 @@ fn streaming_is_what_depends_on_one_document() {
     }
 }
 
+#[test]
+fn documents_that_stay_as_they_are_are_known() {
+    let prepared = |query: &str| prepare(query, &[], &options()).unwrap();
+    for query in ["SELECT * FROM c", "SELECT VALUE r FROM root r WHERE r.a = 1"] {
+        let prepared = prepared(query);
+        assert!(prepared.returns_documents(), "{query}");
+        assert_eq!(prepared.keeps(&value(r#"{"a":1}"#)), Ok(true));
+    }
+    let filtered = prepared("SELECT * FROM c WHERE c.a = 1");
+    assert_eq!(filtered.keeps(&value(r#"{"a":2}"#)), Ok(false));
+    for query in [
+        "SELECT * FROM c.a",
+        "SELECT * FROM t IN c.l",
+        "SELECT TOP 1 * FROM c",
+        "SELECT DISTINCT * FROM c",
+        "SELECT c FROM c",
+        "SELECT VALUE c FROM c JOIN t IN c.l",
+    ] {
+        assert!(!prepared(query).returns_documents(), "{query}");
+    }
+}
+
+#[test]
+fn prepared_queries_move_between_threads() {
+    fn moves<T: Send + Sync>() {}
+    moves::<Prepared>();
+    moves::<query::Predicate>();
+}
+
 /// The texts that query plans send to clients, and what clients read from the rows.
 #[test]
 fn rewritten_queries_answer_in_the_form_that_clients_merge() {
@@ -172,6 +201,7 @@ fn rewritten_queries_answer_in_the_form_that_clients_merge() {
 #[test]
 fn numbers_that_json_cannot_write_are_strings() {
     check("SELECT VALUE [1/0, -1/0, 0/0, 1]", "[]", r#"[["Infinity","-Infinity","NaN",1]]"#);
+    check("SELECT VALUE [-c.z, c.z * -1, ROUND(-0.1)] FROM c", r#"[{"z":0}]"#, "[[0,0,0]]");
     check("SELECT VALUE IS_FINITE_NUMBER(x) FROM (SELECT VALUE 1/0) x", "[]", "[false]");
 }
 

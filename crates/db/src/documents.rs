@@ -233,6 +233,11 @@ impl<S: RangeStore> Db<S> {
         let mut failed = false;
         let mut waiting = Vec::with_capacity(operations.len());
         for operation in operations {
+            // Submitting is doing: what must not happen must not be submitted.
+            if failed {
+                outcome.results.push(failed_dependency());
+                continue;
+            }
             let key = operation.key.as_ref();
             let prepared = write::prepare(container, key, operation.write, operation.conditions);
             let submitted = prepared.and_then(|prepared| {
@@ -247,10 +252,6 @@ impl<S: RangeStore> Db<S> {
             });
             if continue_on_error {
                 waiting.push(submitted);
-                continue;
-            }
-            if failed {
-                outcome.results.push(failed_dependency());
                 continue;
             }
             failed = !settle(&mut outcome, submitted).await;

@@ -1,0 +1,16 @@
+//! The database as its callers see it: over engines that keep, forget, fail and crash.
+//!
+//! One binary for all of it, because linking a storage engine takes longer than most of the tests.
+
+#[cfg(test)]
+mod concurrency;
+#[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod resources;
+#[cfg(test)]
+mod support;

@@ -1,2 +1,37 @@
-//! Placeholder, filled by the commits that follow.
-fn main() {}
+//! The `orrery` command: choices (which engine, which port) are made here, once.
+
+mod commands;
+mod config;
+mod logging;
+mod serve;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Serve(arguments) => serve::run(*arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("orrery: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the person at the terminal; what programs read goes to standard output instead.
+#[expect(clippy::print_stderr, reason = "a command speaks to its user")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,163 @@
+//! `orrery serve`: runs the server until it is told to stop.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use db::{Db, SystemClock, SystemIds};
+use gateway::{EMULATOR_KEY, Gateway};
+use storage::{Embedded, InMemory, Options, RangeStore};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::commands::ServeArguments;
+use crate::config::{Listen, ServerConfig};
+use crate::logging;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// How often expired documents and purged partitions are removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How long requests under way may take to finish when the server stops.
+const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
+    let config = ServerConfig::resolve(arguments, &|name| std::env::var(name).ok())?;
+    logging::start(&config.log, config.log_json)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match &config.data {
+            Some(directory) => {
+                let store = Embedded::open(directory, Options::default())?;
+                serve(store, &config).await
+            }
+            None => serve(InMemory::new(), &config).await,
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Failure> {
+    let stop = stop_signal()?;
+    let db = Db::open(Arc::new(store), Arc::new(SystemClock), &SystemIds::new()).await?;
+    let gateway = Arc::new(Gateway::new(db.clone(), config.gateway.clone())?);
+    let mut listeners = listen(&config.listen, config.port).await?;
+    let port = listeners[0].local_addr()?.port();
+    if let Some(health_port) = config.health_port {
+        listeners.extend(listen(&config.listen, health_port).await?);
+    }
+    let (stopping, stopped) = watch::channel(false);
+    let mut servers = tokio::task::JoinSet::new();
+    for listener in listeners {
+        let mut stopped = stopped.clone();
+        let told = async move {
+            // The sender lives until the end, so the only way on is the word to stop.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        servers.spawn(gateway.clone().serve(listener, told));
+    }
+    let sweeper = tokio::spawn(sweep(db.clone()));
+    announce(config, port);
+
+    stop.await;
+    tracing::info!("stopping");
+    sweeper.abort();
+    stopping.send_replace(true);
+    let drained = tokio::time::timeout(DRAIN_AT_MOST, async {
+        while let Some(server) = servers.join_next().await {
+            server??;
+        }
+        Ok::<(), Failure>(())
+    });
+    if drained.await.is_err() {
+        tracing::warn!("some connections did not end in time and are cut");
+        servers.abort_all();
+    }
+    db.close().await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Binds the port; on this machine only by both of its addresses where it has both.
+async fn listen(listen: &Listen, port: u16) -> Result<Vec<TcpListener>, Failure> {
+    let bind = async |address: &str, port: u16| {
+        TcpListener::bind((address, port)).await.map_err(|error| {
+            format!("cannot listen on {address} port {port}: {error}; choose another with --port")
+        })
+    };
+    let mut listeners = Vec::new();
+    match listen {
+        Listen::Address(address) => {
+            let address = address.trim_start_matches('[').trim_end_matches(']');
+            listeners.push(bind(address, port).await?);
+        }
+        Listen::Localhost => {
+            listeners.push(bind("127.0.0.1", port).await?);
+            let port = listeners[0].local_addr()?.port();
+            // Some systems resolve localhost to ::1 first; others have no such address.
+            match TcpListener::bind(SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port))).await {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    return Err(format!("cannot listen on ::1 port {port}: {error}").into());
+                }
+                Err(error) => tracing::debug!(%error, "no listening on ::1"),
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+/// Removes in the background what nobody sees any more.
+async fn sweep<S: RangeStore>(db: Arc<Db<S>>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match db.sweep().await {
+            Ok(swept) if swept != Default::default() => {
+                tracing::debug!(expired = swept.expired, purged = swept.purged, "swept");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the sweep failed and will be tried again"),
+        }
+    }
+}
+
+/// Says where the server is and how to connect.
+#[expect(clippy::print_stdout, reason = "the ready line is what a user or script waits for")]
+fn announce(config: &ServerConfig, port: u16) {
+    let host = match (&config.gateway.public_host, &config.listen) {
+        (Some(host), _) => host.clone(),
+        (None, Listen::Localhost) => "localhost".to_owned(),
+        (None, Listen::Address(address)) => match address.as_str() {
+            "0.0.0.0" | "::" | "[::]" => "localhost".to_owned(),
+            address if address.contains(':') && !address.starts_with('[') => format!("[{address}]"),
+            address => address.to_owned(),
+        },
+    };
+    let endpoint = format!("https://{host}:{port}/");
+    // A key that is a secret is not repeated where logs may keep it.
+    let key = if config.well_known_key { EMULATOR_KEY } else { "<your key>" };
+    println!("Orrery is ready: {endpoint} AccountEndpoint={endpoint};AccountKey={key};");
+    if config.emulator {
+        println!("Now listening on: {endpoint}");
+        println!("System is now fully ready to accept requests");
+        println!("Started");
+    }
+    let data = config.data.as_ref().map(|data| data.display().to_string());
+    tracing::info!(endpoint, data = data.as_deref().unwrap_or("in memory"), "ready");
+}
+
+/// Resolves when somebody asks the server to stop.
+fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

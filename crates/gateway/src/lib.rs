@@ -1,1 +1,34 @@
-//! Placeholder, filled by the commits that follow.
+//! HTTP in the Cosmos dialect.
+//!
+//! In reading order: `listen` accepts connections; `service` is the way of a request from its
+//! first byte to its answer; [`router`] says what a path addresses; [`auth`] who is asking;
+//! `request` and `response` are the only places where headers are read and written; `documents` and
+//! `metadata` ask the database. This crate is the only one that knows the wire protocol, and it
+//! knows nothing of keys and engines.
+
+mod account;
+pub mod auth;
+mod authority;
+mod batch;
+pub mod binary_json;
+mod compute;
+mod config;
+mod cors;
+mod documents;
+pub mod hybrid_row;
+mod keys;
+mod listen;
+mod metadata;
+mod metrics;
+mod operator;
+mod request;
+mod response;
+pub mod router;
+mod service;
+mod tls;
+
+pub use config::{Certificate, Config, Origins};
+pub use keys::{EMULATOR_KEY, InvalidKey, Key, Keys};
+pub use listen::Scheme;
+pub use service::Gateway;
+pub use tls::TlsError;

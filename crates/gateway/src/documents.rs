@@ -1,0 +1,223 @@
+//! Requests about documents.
+//!
+//! The wire form of each is in the protocol's own words: `POST …/docs` creates, or with headers
+//! upserts, queries, plans or runs a batch; `GET`, `PUT`, `PATCH` and `DELETE` on `…/docs/{id}` act on
+//! one document. Reads and small writes run where they are; queries and feeds go to [`Compute`].
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use db::{Address, Charge, Container, Db, Error, FeedPage, Result, Write};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use storage::RangeStore;
+use value::Patch;
+
+use crate::batch::{self, Batch};
+use crate::compute::Compute;
+use crate::request::{self, Action, IndexMetrics, Options};
+use crate::response::{Answer, QueryHeaders, Refused};
+use crate::router::ContainerPath;
+
+/// Where requests about the documents of one container are answered.
+pub(crate) struct Documents<'a, S: RangeStore> {
+    pub db: &'a Arc<Db<S>>,
+    pub compute: &'a Compute,
+    pub container: &'a Arc<Container>,
+    pub options: &'a Options,
+}
+
+impl<S: RangeStore> Documents<'_, S> {
+    /// Answers a request about all documents.
+    pub(crate) async fn all(&self, action: Action, body: &[u8]) -> Result<Answer, Refused> {
+        match action {
+            Action::List => self.list().await,
+            Action::Query => self.query(body).await,
+            Action::Plan => self.plan(body),
+            Action::Batch => self.batch(body).await,
+            Action::Create => self.write(Write::Create { body: request::json(body)? }).await,
+            Action::Upsert => self.write(Write::Upsert { body: request::json(body)? }).await,
+            _ => Err(not_served("the change feed").into()),
+        }
+    }
+
+    /// Answers a request about one document.
+    pub(crate) async fn one(
+        &self,
+        action: Action,
+        address: Address,
+        body: &[u8],
+    ) -> Result<Answer, Refused> {
+        match action {
+            Action::Replace => {
+                self.write(Write::Replace { address, body: request::json(body)? }).await
+            }
+            Action::Patch => {
+                let patch = Patch::parse(&request::json(body)?).map_err(Error::from)?;
+                self.write(Write::Patch { address, patch }).await
+            }
+            Action::Delete => self.write(Write::Delete { address }).await,
+            _ => self.read(&address),
+        }
+    }
+
+    fn read(&self, address: &Address) -> Result<Answer, Refused> {
+        let options = self.options;
+        let outcome = self.db.read(
+            self.container,
+            options.key.as_ref(),
+            address,
+            &options.conditions,
+            options.session.as_ref(),
+        )?;
+        Ok(Answer::document(outcome, false))
+    }
+
+    async fn write(&self, write: Write) -> Result<Answer, Refused> {
+        if self.options.triggers {
+            return Err(not_served("running triggers").into());
+        }
+        let (key, conditions) = (self.options.key.as_ref(), self.options.conditions.clone());
+        let outcome = self.db.write(self.container, key, write, conditions).await?;
+        Ok(Answer::document(outcome, self.options.minimal))
+    }
+
+    async fn batch(&self, body: &[u8]) -> Result<Answer, Refused> {
+        let options = self.options;
+        let (form, minimal, operations) = Batch::parse(body, options.minimal)?.into_parts();
+        let outcome = if options.atomic {
+            let key = options.key.as_ref().ok_or_else(|| {
+                Error::bad_request("A transactional batch needs x-ms-documentdb-partitionkey")
+            })?;
+            self.db.batch(self.container, key, operations, options.session.as_ref()).await?
+        } else {
+            let range = options.range.as_deref();
+            self.db.bulk(self.container, range, operations, options.continue_on_error).await?
+        };
+        let (status, body) = batch::render(form, &minimal, &outcome);
+        Ok(Answer {
+            status,
+            body,
+            charge: outcome.charge,
+            positions: outcome.at,
+            ..Answer::default()
+        })
+    }
+
+    async fn list(&self) -> Result<Answer, Refused> {
+        let (db, container) = (self.db.clone(), self.container.clone());
+        let (scope, page) = (self.options.scope(), self.options.page.clone());
+        let session = self.options.session.clone();
+        let read = move || db.read_feed(&container, &scope, &page, session.as_ref());
+        let feed = self.compute.run(read).await??;
+        Ok(self.feed(feed))
+    }
+
+    async fn query(&self, body: &[u8]) -> Result<Answer, Refused> {
+        let query = request::query(body)?;
+        let (db, container) = (self.db.clone(), self.container.clone());
+        let (scope, page) = (self.options.scope(), self.options.page.clone());
+        let session = self.options.session.clone();
+        let started = tokio::time::Instant::now();
+        let run = move || db.query(&container, &query, &scope, &page, session.as_ref());
+        let feed = self.compute.run(run).await??;
+        let took_ms = started.elapsed().as_secs_f64() * 1_000.0;
+        let query = self.query_headers(&feed, took_ms);
+        Ok(Answer { query, ..self.feed(feed) })
+    }
+
+    fn query_headers(&self, feed: &FeedPage, took_ms: f64) -> QueryHeaders {
+        let metrics = || {
+            let bytes: usize = feed.rows.iter().map(Bytes::len).sum();
+            // No semicolon at the end: the JavaScript SDK would take it for a broken figure.
+            format!(
+                "totalExecutionTimeInMs={took_ms:.2};outputDocumentCount={};\
+                 outputDocumentSize={bytes}",
+                feed.rows.len()
+            )
+        };
+        let options = self.options;
+        QueryHeaders {
+            metrics: options.query_metrics.then(metrics),
+            index_utilization: options.index_metrics.map(no_index_used),
+            // A missing header would send .NET back to the start of the query.
+            requires_distribution: options.optimistic_direct.then_some(false),
+        }
+    }
+
+    fn plan(&self, body: &[u8]) -> Result<Answer, Refused> {
+        let plan = self.db.query_plan(self.container, &request::query(body)?)?;
+        Ok(Answer::json(200, plan.to_text()).charged(Charge::MINIMUM))
+    }
+
+    /// Deletes all documents of a logical partition.
+    pub(crate) async fn delete_partition(&self) -> Result<Answer, Refused> {
+        let key = self.options.key.as_ref().ok_or_else(|| {
+            Error::bad_request("PartitionKey value must be supplied for this operation.")
+        })?;
+        let outcome = self.db.delete_partition(self.container, key).await?;
+        Ok(Answer::document(outcome, false))
+    }
+
+    fn feed(&self, feed: FeedPage) -> Answer {
+        let rid = self.container.rid.to_string();
+        let body = feed_body(&rid, "Documents", &feed.rows);
+        Answer {
+            continuation: feed.continuation,
+            item_count: Some(feed.rows.len()),
+            positions: feed.at,
+            charge: feed.charge,
+            ..Answer::json(200, body)
+        }
+    }
+}
+
+/// The envelope of a feed: the owner's resource id, the things, and how many.
+pub(crate) fn feed_body(owner_rid: &str, plural: &str, rows: &[Bytes]) -> Vec<u8> {
+    let size: usize = rows.iter().map(|row| row.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 64);
+    out.extend(format!("{{\"_rid\":\"{owner_rid}\",\"{plural}\":[").as_bytes());
+    for (at, row) in rows.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend(&row[..]);
+    }
+    out.extend(format!("],\"_count\":{}}}", rows.len()).as_bytes());
+    out
+}
+
+/// What is said about indexes while queries do not use any.
+fn no_index_used(encoding: IndexMetrics) -> String {
+    match encoding {
+        IndexMetrics::Base64 => STANDARD.encode(concat!(
+            r#"{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"#,
+            r#""UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}"#,
+        )),
+        IndexMetrics::UrlEncoded => {
+            let json = concat!(
+                r#"{"Utilized":{"SingleIndexes":[],"CompositeIndexes":[]},"#,
+                r#""Potential":{"SingleIndexes":[],"CompositeIndexes":[]}}"#,
+            );
+            utf8_percent_encode(json, NON_ALPHANUMERIC).to_string()
+        }
+    }
+}
+
+/// How the last segment of a path addresses a document: by resource id if everything before it does,
+/// else by id.
+pub(crate) fn address(container: &Container, path: &ContainerPath, document: &str) -> Address {
+    let by_rid = path.database == container.database_rid.to_string()
+        && path.container == container.rid.to_string();
+    if by_rid && db::is_document_rid(document) {
+        Address::Rid(document.to_owned())
+    } else {
+        Address::Id(document.to_owned())
+    }
+}
+
+/// A part of the protocol that this version does not have.
+pub(crate) fn not_served(what: &str) -> Error {
+    Error::bad_request(format!("{what} is not served by this version of Orrery"))
+}

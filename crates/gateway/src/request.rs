@@ -1,0 +1,536 @@
+//! Requests: every request header is read here, once.
+//!
+//! Header values come from a stranger and from SDKs in six languages: booleans in any letter case,
+//! numbers that may be nonsense, JSON inside headers. What is malformed is refused with the header's
+//! name; what is unknown is ignored. The rest of the gateway sees only [`Options`] and [`Action`].
+
+use db::{Conditions, Error, Kind, Migrate, Page, QueryText, Result, Scope, Session, Throughput};
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderMap, IF_MATCH, IF_NONE_MATCH};
+use ring::rand::{SecureRandom, SystemRandom};
+use value::{Epk, EpkRange, Object, PartitionKey, Value};
+
+use crate::binary_json;
+use crate::router::{ContainerTarget, DatabaseTarget, Target};
+
+/// What every answer to a request carries back.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    /// The client's name for the request, or ours.
+    pub activity_id: String,
+    /// The client's name for the query that the request is part of.
+    pub correlated_activity_id: Option<String>,
+    /// The path as sent.
+    pub path: String,
+}
+
+impl Context {
+    pub(crate) fn new(headers: &HeaderMap, path: &str) -> Self {
+        let echoed = |name: &str| {
+            let text = headers.get(name)?.to_str().ok()?;
+            (!text.is_empty() && text.len() <= 64).then(|| text.to_owned())
+        };
+        Self {
+            activity_id: echoed("x-ms-activity-id").unwrap_or_else(new_activity_id),
+            correlated_activity_id: echoed("x-ms-cosmos-correlated-activityid"),
+            path: path.to_owned(),
+        }
+    }
+}
+
+/// A random GUID. It only has to be unlike the others: without randomness it is all zeros.
+fn new_activity_id() -> String {
+    let mut bytes = [0; 16];
+    let _ = SystemRandom::new().fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    let [a, b, c, d, e] = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    format!("{a}-{b}-{c}-{d}-{e}")
+}
+
+/// What is to be done with the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    List,
+    /// The changes of documents since a moment.
+    Changes,
+    Query,
+    Plan,
+    Create,
+    Upsert,
+    Batch,
+    Replace,
+    Patch,
+    Delete,
+    /// Runs what the target stands for: a script, or the deletion of a partition.
+    Execute,
+}
+
+impl Action {
+    /// Whether the action leaves everything as it was.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Action::Read | Action::List | Action::Changes | Action::Query | Action::Plan)
+    }
+}
+
+/// How the results of a query are to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexMetrics {
+    /// Base64 of JSON.
+    Base64,
+    /// URL-encoded JSON.
+    UrlEncoded,
+}
+
+/// Everything that headers say, understood.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Old versions of the protocol allow containers without a partition key.
+    pub key_is_optional: bool,
+    pub key: Option<PartitionKey>,
+    pub range: Option<String>,
+    pub epk: Option<EpkRange>,
+    /// The client allows a query to look at several partitions.
+    pub cross_partition: bool,
+    pub session: Option<Session>,
+    pub conditions: Conditions,
+    /// The client wants no body for a write.
+    pub minimal: bool,
+    pub page: Page,
+    pub throughput: Option<Throughput>,
+    pub migrate: Option<Migrate>,
+    pub token_seconds: Option<u64>,
+    pub intended_container: Option<String>,
+    pub populate_quota: bool,
+    pub populate_statistics: bool,
+    pub query_metrics: bool,
+    pub index_metrics: Option<IndexMetrics>,
+    /// .NET's shortcut for queries of one partition.
+    pub optimistic_direct: bool,
+    /// All operations of a batch or none.
+    pub atomic: bool,
+    pub continue_on_error: bool,
+    /// Triggers that the client wants to run.
+    pub triggers: bool,
+}
+
+impl Options {
+    /// Which documents a feed or query is about.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            key: self.key.clone(),
+            range: self.range.clone(),
+            epk: self.epk.clone(),
+            cross_partition: self.cross_partition,
+        }
+    }
+}
+
+/// The versions of the protocol that clients may speak.
+const VERSIONS: [&str; 21] = [
+    "2014-08-21",
+    "2015-04-08",
+    "2015-06-03",
+    "2015-08-06",
+    "2015-12-16",
+    "2016-05-30",
+    "2016-07-11",
+    "2016-11-14",
+    "2017-01-19",
+    "2017-02-22",
+    "2017-05-03",
+    "2017-11-15",
+    "2018-06-18",
+    "2018-08-31",
+    "2018-09-17",
+    "2018-12-31",
+    "2019-10-14",
+    "2020-07-15",
+    "2020-11-05",
+    "2024-05-15",
+    "2024-06-06",
+];
+/// From this version on every container has a partition key.
+const KEY_REQUIRED_FROM: &str = "2018-12-31";
+
+/// Reads all headers.
+pub(crate) fn options(headers: &HeaderMap) -> Result<Options> {
+    let headers = Headers(headers);
+    let version = headers.text("x-ms-version")?;
+    if let Some(version) = version
+        && !VERSIONS.contains(&version)
+    {
+        return Err(Error::bad_request(format!(
+            "the value of x-ms-version is not a supported version: '{version}'"
+        )));
+    }
+    headers.check_ignored()?;
+    let key = headers.text("x-ms-documentdb-partitionkey")?;
+    let session = headers.text("x-ms-session-token")?.filter(|token| !token.is_empty());
+    let prefer = headers.text("prefer")?.unwrap_or("").to_ascii_lowercase();
+    Ok(Options {
+        key_is_optional: version.is_some_and(|version| version < KEY_REQUIRED_FROM),
+        key: key.map(partition_key).transpose()?,
+        range: headers.range_id()?,
+        epk: headers.epk_range()?,
+        cross_partition: headers.flag("x-ms-documentdb-query-enablecrosspartition")?,
+        session: session.map(Session::parse).transpose()?,
+        conditions: Conditions {
+            if_match: headers.text(IF_MATCH.as_str())?.map(str::to_owned),
+            if_none_match: headers.text(IF_NONE_MATCH.as_str())?.map(str::to_owned),
+        },
+        minimal: prefer.contains("return=minimal"),
+        page: headers.page()?,
+        throughput: headers.throughput()?,
+        migrate: headers.migrate()?,
+        token_seconds: headers.number("x-ms-documentdb-expiry-seconds")?,
+        intended_container: headers
+            .text("x-ms-cosmos-intended-collection-rid")?
+            .filter(|rid| !rid.is_empty())
+            .map(str::to_owned),
+        populate_quota: headers.flag("x-ms-documentdb-populatequotainfo")?,
+        populate_statistics: headers.flag("x-ms-documentdb-populatepartitionstatistics")?,
+        query_metrics: headers.flag("x-ms-documentdb-populatequerymetrics")?,
+        index_metrics: headers.index_metrics()?,
+        optimistic_direct: headers.flag("x-ms-cosmos-query-optimisticdirectexecute")?,
+        // Every SDK but one says which it wants; what is not said is the safe one.
+        atomic: headers.optional_flag("x-ms-cosmos-batch-atomic")?.unwrap_or(true),
+        continue_on_error: headers.flag("x-ms-cosmos-batch-continue-on-error")?,
+        triggers: headers.triggers()?,
+    })
+}
+
+fn partition_key(text: &str) -> Result<PartitionKey> {
+    PartitionKey::parse_header(text).map_err(|error| {
+        Error::bad_request(format!(
+            "the partition key of x-ms-documentdb-partitionkey is invalid: {error}"
+        ))
+    })
+}
+
+/// What the method and the headers mean for a target.
+pub(crate) fn action(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Action> {
+    let headers = Headers(headers);
+    let found = match target {
+        Target::Account | Target::Operator(_) => read(method),
+        Target::Databases
+        | Target::InDatabase(
+            _,
+            DatabaseTarget::Containers
+            | DatabaseTarget::Users
+            | DatabaseTarget::Permissions(_)
+            | DatabaseTarget::EncryptionKeys,
+        )
+        | Target::InContainer(_, ContainerTarget::Scripts(_)) => match *method {
+            Method::GET | Method::HEAD => Some(Action::List),
+            Method::POST => Some(headers.post()?),
+            _ => None,
+        },
+        Target::InContainer(_, ContainerTarget::Documents) => match *method {
+            Method::GET | Method::HEAD if headers.0.contains_key("a-im") => Some(Action::Changes),
+            Method::GET | Method::HEAD => Some(Action::List),
+            Method::POST => Some(headers.post_on_documents()?),
+            _ => None,
+        },
+        Target::Offers | Target::InContainer(_, ContainerTarget::Conflicts) => match *method {
+            Method::GET | Method::HEAD => Some(Action::List),
+            Method::POST if headers.is_query()? => Some(Action::Query),
+            _ => None,
+        },
+        Target::InContainer(_, ContainerTarget::Ranges) => read(method).map(|_| Action::List),
+        Target::InContainer(_, ContainerTarget::DeletePartition) => {
+            (method == Method::POST).then_some(Action::Execute)
+        }
+        Target::Offer(_) => match *method {
+            Method::PUT => Some(Action::Replace),
+            _ => read(method),
+        },
+        Target::InContainer(_, ContainerTarget::Conflict(_)) => match *method {
+            Method::DELETE => Some(Action::Delete),
+            _ => read(method),
+        },
+        Target::InContainer(_, ContainerTarget::Document(_)) if method == Method::PATCH => {
+            Some(Action::Patch)
+        }
+        Target::InContainer(_, ContainerTarget::Script(..)) if method == Method::POST => {
+            Some(Action::Execute)
+        }
+        Target::Database(_) | Target::InDatabase(..) | Target::InContainer(..) => match *method {
+            Method::PUT => Some(Action::Replace),
+            Method::DELETE => Some(Action::Delete),
+            _ => read(method),
+        },
+    };
+    found.ok_or_else(|| {
+        Error::new(Kind::MethodNotAllowed, format!("the method {method} is not allowed here"))
+    })
+}
+
+fn read(method: &Method) -> Option<Action> {
+    (method == Method::GET || method == Method::HEAD).then_some(Action::Read)
+}
+
+/// Headers, read by name.
+struct Headers<'a>(&'a HeaderMap);
+
+impl<'a> Headers<'a> {
+    fn text(&self, name: &str) -> Result<Option<&'a str>> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
+            Error::bad_request(format!("the value of the header {name} is not UTF-8"))
+        })?;
+        Ok(Some(text.trim()))
+    }
+
+    fn invalid(name: &str, value: &str) -> Error {
+        Error::bad_request(format!("the value of the header {name} is invalid: '{value}'"))
+    }
+
+    fn optional_flag(&self, name: &str) -> Result<Option<bool>> {
+        match self.text(name)? {
+            None | Some("") => Ok(None),
+            Some(text) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
+            Some(text) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
+            Some(text) => Err(Self::invalid(name, text)),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<bool> {
+        Ok(self.optional_flag(name)?.unwrap_or(false))
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        match self.text(name)? {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| Self::invalid(name, text)),
+        }
+    }
+
+    fn word(&self, name: &str, allowed: &[&str]) -> Result<()> {
+        match self.text(name)? {
+            None | Some("") => Ok(()),
+            Some(text) if allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => Ok(()),
+            Some(text) => Err(Self::invalid(name, text)),
+        }
+    }
+
+    /// Headers whose values must be right although the server does the same either way: it is
+    /// always consistent, always scans what it must, and always answers in text.
+    fn check_ignored(&self) -> Result<()> {
+        for name in [
+            "x-ms-documentdb-query-enable-scan",
+            "x-ms-documentdb-query-emit-traces",
+            "x-ms-documentdb-query-enable-low-precision-order-by",
+            "x-ms-documentdb-query-parallelizecrosspartitionquery",
+        ] {
+            self.flag(name)?;
+        }
+        self.consistency_level()?;
+        self.word(
+            "x-ms-cosmos-read-consistency-strategy",
+            &["Eventual", "Session", "LatestCommitted", "GlobalStrong", "Default"],
+        )?;
+        self.word("x-ms-indexing-directive", &["Default", "Include", "Exclude"])?;
+        self.word(
+            "x-ms-documentdb-content-serialization-format",
+            &["JsonText", "CosmosBinary", "HybridRow"],
+        )
+    }
+
+    /// A client may ask for less than the account promises, not for more.
+    fn consistency_level(&self) -> Result<()> {
+        const NAME: &str = "x-ms-consistency-level";
+        if let Some(level) = self.text(NAME)?
+            && ["Strong", "BoundedStaleness"].iter().any(|word| word.eq_ignore_ascii_case(level))
+        {
+            return Err(Error::bad_request(format!(
+                "ConsistencyLevel {level} specified in the request is invalid when service is \
+                 configured with consistency level Session. Ensure the request consistency level \
+                 is not stronger than the service consistency level."
+            )));
+        }
+        self.word(NAME, &["Session", "ConsistentPrefix", "Eventual"])
+    }
+
+    /// The range, without the container that old .NET clients put before it.
+    fn range_id(&self) -> Result<Option<String>> {
+        let text = self.text("x-ms-documentdb-partitionkeyrangeid")?;
+        let id = text.and_then(|text| text.rsplit(',').next()).map(str::trim);
+        Ok(id.filter(|id| !id.is_empty()).map(str::to_owned))
+    }
+
+    fn epk_range(&self) -> Result<Option<EpkRange>> {
+        const KIND: &str = "x-ms-read-key-type";
+        let (start, end) = (self.text("x-ms-start-epk")?, self.text("x-ms-end-epk")?);
+        let kind = self.text(KIND)?.filter(|kind| !kind.is_empty());
+        if start.is_none() && end.is_none() {
+            return Ok(None);
+        }
+        if let Some(kind) = kind
+            && !kind.eq_ignore_ascii_case("EffectivePartitionKeyRange")
+        {
+            return Err(Self::invalid(KIND, kind));
+        }
+        let bound =
+            |name: &str, text: &str| Epk::parse(text).map_err(|_| Self::invalid(name, text));
+        let min = bound("x-ms-start-epk", start.unwrap_or(""))?;
+        let max = bound("x-ms-end-epk", end.unwrap_or("FF"))?;
+        if min > max {
+            return Err(Error::bad_request("x-ms-start-epk lies after x-ms-end-epk"));
+        }
+        Ok(Some(EpkRange { min, max }))
+    }
+
+    fn page(&self) -> Result<Page> {
+        const COUNT: &str = "x-ms-max-item-count";
+        let items_max = match self.number::<i32>(COUNT)? {
+            // The service's way to say that the server decides.
+            None | Some(-1 | 0 | i32::MAX) => None,
+            Some(count) => {
+                let text = count.to_string();
+                Some(usize::try_from(count).map_err(|_| Self::invalid(COUNT, &text))?)
+            }
+        };
+        let continuation = self.text("x-ms-continuation")?.filter(|token| !token.is_empty());
+        Ok(Page { items_max, continuation: continuation.map(str::to_owned) })
+    }
+
+    fn throughput(&self) -> Result<Option<Throughput>> {
+        const AUTOSCALE: &str = "x-ms-cosmos-offer-autopilot-settings";
+        let manual = self.number::<i64>("x-ms-offer-throughput")?;
+        let autoscale = self.text(AUTOSCALE)?.filter(|settings| !settings.is_empty());
+        match (manual, autoscale) {
+            (None, None) => Ok(None),
+            (Some(manual), None) => Ok(Some(Throughput::Manual(manual))),
+            (None, Some(text)) => {
+                let settings = Value::parse(text.as_bytes()).ok();
+                let max = settings.as_ref().and_then(|settings| settings.get("maxThroughput"));
+                let max =
+                    max.and_then(Value::as_i64).ok_or_else(|| Self::invalid(AUTOSCALE, text))?;
+                let increment_percent = settings
+                    .as_ref()
+                    .and_then(|settings| settings.get("autoUpgradePolicy"))
+                    .and_then(|policy| policy.get("throughputPolicy"))
+                    .and_then(|policy| policy.get("incrementPercent"))
+                    .and_then(Value::as_i64);
+                Ok(Some(Throughput::Autoscale { max, increment_percent }))
+            }
+            (Some(_), Some(_)) => Err(Error::bad_request(
+                "x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings exclude each other",
+            )),
+        }
+    }
+
+    fn migrate(&self) -> Result<Option<Migrate>> {
+        let to_autoscale = self.flag("x-ms-cosmos-migrate-offer-to-autopilot")?;
+        let to_manual = self.flag("x-ms-cosmos-migrate-offer-to-manual-throughput")?;
+        match (to_autoscale, to_manual) {
+            (false, false) => Ok(None),
+            (true, false) => Ok(Some(Migrate::ToAutoscale)),
+            (false, true) => Ok(Some(Migrate::ToManual)),
+            (true, true) => Err(Error::bad_request(
+                "an offer cannot migrate to autoscale and to manual at once",
+            )),
+        }
+    }
+
+    fn index_metrics(&self) -> Result<Option<IndexMetrics>> {
+        if self.flag("x-ms-cosmos-populateindexmetrics-v2")? {
+            return Ok(Some(IndexMetrics::UrlEncoded));
+        }
+        let wanted = self.flag("x-ms-cosmos-populateindexmetrics")?;
+        Ok(wanted.then_some(IndexMetrics::Base64))
+    }
+
+    fn triggers(&self) -> Result<bool> {
+        let before = self.text("x-ms-documentdb-pre-trigger-include")?;
+        let after = self.text("x-ms-documentdb-post-trigger-include")?;
+        Ok([before, after].into_iter().flatten().any(|names| !names.is_empty()))
+    }
+
+    fn is_query(&self) -> Result<bool> {
+        let content_type = self.text(CONTENT_TYPE.as_str())?.unwrap_or("").to_ascii_lowercase();
+        Ok(self.flag("x-ms-documentdb-isquery")?
+            || self.flag("x-ms-documentdb-query")?
+            || content_type.starts_with("application/query+json"))
+    }
+
+    /// What a POST on a feed means: the first of these that the headers say.
+    fn post(&self) -> Result<Action> {
+        if self.flag("x-ms-cosmos-is-query-plan-request")? {
+            return Ok(Action::Plan);
+        }
+        if self.is_query()? {
+            return Ok(Action::Query);
+        }
+        Ok(if self.flag("x-ms-documentdb-is-upsert")? { Action::Upsert } else { Action::Create })
+    }
+
+    /// The same for documents, which also have batches and changes.
+    fn post_on_documents(&self) -> Result<Action> {
+        let action = self.post()?;
+        if matches!(action, Action::Plan | Action::Query) {
+            return Ok(action);
+        }
+        if self.flag("x-ms-cosmos-is-batch-request")? {
+            return Ok(Action::Batch);
+        }
+        Ok(if self.0.contains_key("a-im") { Action::Changes } else { action })
+    }
+}
+
+/// Reads a body as JSON, text or binary.
+pub(crate) fn json(body: &[u8]) -> Result<Value> {
+    if body.is_empty() {
+        return Err(Error::bad_request("The request has no body, but it needs one"));
+    }
+    if body.first() == Some(&binary_json::FIRST_BYTE) {
+        return binary_json::decode(body)
+            .map_err(|error| Error::bad_request(format!("The binary JSON is malformed: {error}")));
+    }
+    Value::parse(body)
+        .map_err(|error| Error::bad_request(format!("The request body is not valid JSON: {error}")))
+}
+
+/// Reads a body as a JSON object.
+pub(crate) fn object(body: &[u8]) -> Result<Object> {
+    match json(body)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(Error::bad_request("The request body is not a JSON object")),
+    }
+}
+
+/// Reads the body of a query: `{"query": …, "parameters": […]}`, or in old clients just the text.
+pub(crate) fn query(body: &[u8]) -> Result<QueryText> {
+    let body = json(body)?;
+    if let Value::String(text) = body {
+        return Ok(QueryText { text, parameters: Vec::new() });
+    }
+    let text = body.get("query").and_then(Value::as_str).ok_or_else(|| {
+        Error::bad_request("The body of a query needs the property 'query' with its text")
+    })?;
+    let mut parameters = Vec::new();
+    match body.get("parameters") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(items)) => {
+            for item in items {
+                parameters.push(parameter(item)?);
+            }
+        }
+        Some(_) => return Err(Error::bad_request("The parameters of a query must be an array")),
+    }
+    Ok(QueryText { text: text.to_owned(), parameters })
+}
+
+fn parameter(item: &Value) -> Result<(String, Value)> {
+    let name = item
+        .get("name")
+        .and_then(Value::as_str)
+        .ok_or_else(|| Error::bad_request(format!("A query parameter needs a 'name': {item}")))?;
+    let value = item.get("value").cloned().ok_or_else(|| {
+        Error::bad_request(format!("The query parameter '{name}' needs a 'value'"))
+    })?;
+    Ok((name.to_owned(), value))
+}

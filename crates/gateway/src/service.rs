@@ -1,0 +1,355 @@
+//! The way of a request: it goes down once and comes back once.
+//!
+//! Route, signature and headers are checked before a byte of the body is kept; then the body is read,
+//! the database does the work, and the answer is written. A fault of ours ends the request that hit
+//! it, with a 500 and a line in the log, and nothing else.
+
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use db::{Clock, Container, Db, Error, Kind};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, DATE};
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+use storage::RangeStore;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::auth::{self, Rules, Signed};
+use crate::authority::Authority;
+use crate::compute::Compute;
+use crate::config::Config;
+use crate::documents::{self, Documents, not_served};
+use crate::listen::{self, BodyError, Handler, Limits, Scheme, Source};
+use crate::metadata::Metadata;
+use crate::metrics::{Answered, Metrics};
+use crate::operator::Operator;
+use crate::request::{self, Action, Context, Options};
+use crate::response::{self, Answer, Refused};
+use crate::router::{self, ContainerPath, ContainerTarget, Route, Target};
+use crate::tls::{Tls, TlsError};
+use crate::{account, cors};
+
+/// The HTTP side of a database.
+pub struct Gateway<S: RangeStore> {
+    db: Arc<Db<S>>,
+    config: Config,
+    tls: Tls,
+    compute: Compute,
+    metrics: Metrics,
+}
+
+/// The database's clock, for certificates.
+struct DbClock<S: RangeStore>(Arc<Db<S>>);
+
+impl<S: RangeStore> Clock for DbClock<S> {
+    fn now_ms(&self) -> u64 {
+        self.0.clock().now_ms()
+    }
+}
+
+/// A request whose head is in order.
+#[derive(Debug)]
+struct Admitted {
+    target: Target,
+    action: Action,
+    authority: Authority,
+    options: Options,
+    endpoint: String,
+}
+
+/// What is known about a request from its start to its end.
+#[derive(Debug)]
+struct Exchange {
+    context: Context,
+    started: Instant,
+    kind: &'static str,
+    charge_ru: f64,
+}
+
+impl Exchange {
+    fn start(head: &Parts) -> Self {
+        let context = Context::new(&head.headers, head.uri.path());
+        Self { context, started: Instant::now(), kind: "other", charge_ru: 0.0 }
+    }
+
+    fn render(&mut self, result: Result<Answer, Refused>) -> Response<Bytes> {
+        let took_ms = self.started.elapsed().as_secs_f64() * 1_000.0;
+        match result {
+            Ok(answer) => {
+                self.charge_ru = answer.charge.ru();
+                response::render(answer, &self.context, took_ms)
+            }
+            Err(refused) => {
+                self.charge_ru = refused.charge.ru();
+                response::render_error(refused, &self.context, took_ms)
+            }
+        }
+    }
+}
+
+impl<S: RangeStore> Gateway<S> {
+    /// A gateway to a database; makes or loads the certificate.
+    pub fn new(db: Arc<Db<S>>, config: Config) -> Result<Self, TlsError> {
+        let clock = Arc::new(DbClock(db.clone()));
+        let tls = Tls::new(&config.certificate, config.public_host.as_deref(), clock)?;
+        Ok(Self { db, config, tls, compute: Compute::new(), metrics: Metrics::default() })
+    }
+
+    /// The certificate that clients should trust, in PEM.
+    pub fn trust_pem(&self) -> &str {
+        &self.tls.trust_pem
+    }
+
+    /// Serves a port until told to stop, then lets the requests under way finish.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let limits = Limits::new(self.config.connections_max);
+        listen::serve(listener, self.tls.server.clone(), self, limits, shutdown).await
+    }
+
+    /// Answers a request that is in memory as a whole: for tests, and for whoever has no socket.
+    pub async fn respond(&self, request: Request<Bytes>, scheme: Scheme) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        self.exchange(&head, scheme, Source::Whole(body)).await
+    }
+
+    async fn exchange(&self, head: &Parts, scheme: Scheme, body: Source) -> Response<Bytes> {
+        let mut exchange = Exchange::start(head);
+        let mut response = match cors::preflight(&self.config.cors, &head.method, &head.headers) {
+            Some(response) => response,
+            None => {
+                let answer = self.answer(&mut exchange, head, scheme, body);
+                let result = catch_panic(answer).await.unwrap_or_else(|message| {
+                    self.metrics.panicked();
+                    tracing::error!(message, path = head.uri.path(), "a request hit a fault");
+                    let told = "the server hit a fault of its own; see its log";
+                    Err(Error::new(Kind::Internal, told).into())
+                });
+                exchange.render(result)
+            }
+        };
+        cors::expose(&self.config.cors, &head.headers, response.headers_mut());
+        let (status, took) = (response.status().as_u16(), exchange.started.elapsed());
+        let Exchange { kind, charge_ru, context, .. } = exchange;
+        self.metrics.answered(Answered { kind, status, charge_ru, took });
+        tracing::debug!(
+            method = %head.method, path = head.uri.path(), status, charge_ru, ?took,
+            activity_id = context.activity_id, "answered"
+        );
+        response
+    }
+
+    async fn answer(
+        &self,
+        exchange: &mut Exchange,
+        head: &Parts,
+        scheme: Scheme,
+        body: Source,
+    ) -> Result<Answer, Refused> {
+        let admitted = match self.admit(exchange, head, scheme) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                body.discard().await;
+                return Err(error.into());
+            }
+        };
+        let body = body.read(&head.headers).await.map_err(body_error)?;
+        self.perform(&admitted, &body).await
+    }
+
+    /// Checks everything that the head of a request says.
+    fn admit(
+        &self,
+        exchange: &mut Exchange,
+        head: &Parts,
+        scheme: Scheme,
+    ) -> Result<Admitted, Error> {
+        let Route { target, subject } = router::route(head.uri.path())?;
+        exchange.kind = target.kind();
+        let action = request::action(&head.method, &target, &head.headers)?;
+        let authority = self.authority(&target, &subject, head)?;
+        authority.check(&target, action, &format!("{} {}", head.method, head.uri.path()))?;
+        let options = match target {
+            // A client reads the account before it knows what the account allows.
+            Target::Account | Target::Operator(_) => Options::default(),
+            _ => request::options(&head.headers)?,
+        };
+        let public_host = self.config.public_host.as_deref();
+        let endpoint = account::endpoint(scheme, &head.uri, &head.headers, public_host);
+        Ok(Admitted { target, action, authority, options, endpoint })
+    }
+
+    fn authority(
+        &self,
+        target: &Target,
+        subject: &router::Subject,
+        head: &Parts,
+    ) -> Result<Authority, Error> {
+        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        let authorization = header(AUTHORIZATION.as_str());
+        let is_open = match target {
+            Target::Operator(_) => true,
+            // Readiness probes ask without a signature, and unlike clients name no version.
+            Target::Account => {
+                let is_client = head.headers.contains_key("x-ms-version");
+                authorization.is_none() && !is_client && !self.config.strict
+            }
+            _ => false,
+        };
+        if is_open {
+            return Ok(Authority::Anybody);
+        }
+        let rules = Rules {
+            keys: &self.config.keys,
+            accept_test_tokens: self.config.accept_test_tokens,
+            now_ms: self.db.clock().now_ms(),
+        };
+        let signed = Signed {
+            method: head.method.as_str(),
+            subject,
+            authorization,
+            ms_date: header("x-ms-date"),
+            date: header(DATE.as_str()),
+        };
+        Authority::verify(&self.db, auth::authenticate(&rules, &signed)?)
+    }
+
+    /// Does what the request asks for.
+    async fn perform(&self, request: &Admitted, body: &[u8]) -> Result<Answer, Refused> {
+        let Admitted { target, action, options, endpoint, .. } = request;
+        let metadata = Metadata { db: &self.db, options, action: *action, body };
+        let answer = match target {
+            Target::Account => Answer::object(200, &account::document(endpoint)),
+            Target::Operator(page) => {
+                let (db, metrics, trust_pem) = (&*self.db, &self.metrics, self.trust_pem());
+                Operator { db, metrics, trust_pem, endpoint }.page(*page)?
+            }
+            Target::Databases => metadata.databases().await?,
+            Target::Database(name) => metadata.database(name).await?,
+            Target::InDatabase(database, target) => metadata.in_database(database, target).await?,
+            Target::Offers => metadata.offers()?,
+            Target::Offer(rid) => metadata.offer(rid).await?,
+            Target::InContainer(path, target) => {
+                let container = self.container(path, target)?;
+                let answer = self.in_container(request, &container, path, target, body).await;
+                return match answer {
+                    Ok(answer) => Ok(answer.about(&container)),
+                    Err(refused) => Err(refused.about(&container)),
+                };
+            }
+        };
+        Ok(answer)
+    }
+
+    fn container(
+        &self,
+        path: &ContainerPath,
+        target: &ContainerTarget,
+    ) -> Result<Arc<Container>, Error> {
+        let found = self.db.container(&path.database, &path.container);
+        found.map_err(|error| match error.kind {
+            // It is the owner of what is addressed that does not exist.
+            Kind::NotFound if *target != ContainerTarget::Itself => Error::owner_not_found(),
+            _ => error,
+        })
+    }
+
+    async fn in_container(
+        &self,
+        request: &Admitted,
+        container: &Arc<Container>,
+        path: &ContainerPath,
+        target: &ContainerTarget,
+        body: &[u8],
+    ) -> Result<Answer, Refused> {
+        let Admitted { action, authority, options, .. } = request;
+        let action = *action;
+        authority.check_container(container, path, target, action, options)?;
+        if let Some(rid) = &options.intended_container {
+            self.db.check_intended(container, rid)?;
+        }
+        let documents = Documents { db: &self.db, compute: &self.compute, container, options };
+        let metadata = Metadata { db: &self.db, options, action, body };
+        match target {
+            ContainerTarget::Itself => Ok(metadata.container(path, container).await?),
+            ContainerTarget::Documents => documents.all(action, body).await,
+            ContainerTarget::Document(id) => {
+                let address = documents::address(container, path, id);
+                documents.one(action, address, body).await
+            }
+            ContainerTarget::DeletePartition => documents.delete_partition().await,
+            ContainerTarget::Ranges => Ok(metadata.ranges(container)?),
+            ContainerTarget::Conflicts => Ok(metadata.conflicts(container)?),
+            ContainerTarget::Conflict(_) => Err(Error::not_found().into()),
+            ContainerTarget::Scripts(kind) | ContainerTarget::Script(kind, _) => {
+                Err(not_served(kind.plural()).into())
+            }
+        }
+    }
+}
+
+impl<S: RangeStore> Handler for Gateway<S> {
+    async fn answer(&self, request: Request<Incoming>, scheme: Scheme) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        self.exchange(&head, scheme, Source::Stream(body)).await
+    }
+
+    fn connected(&self, open: bool) {
+        self.metrics.connected(open);
+    }
+}
+
+fn body_error(error: BodyError) -> Error {
+    match error {
+        BodyError::TooLarge => Error::new(Kind::TooLarge, "Request size is too large"),
+        BodyError::TooSlow => {
+            Error::new(Kind::Timeout, "the request's body did not arrive in time")
+        }
+        BodyError::Broken => Error::bad_request("the request's body is cut or wrongly framed"),
+    }
+}
+
+/// Runs work to its end, or to the message of its panic.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        // What a panic may leave behind is given up with the work itself.
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                Poll::Ready(Err(text.unwrap_or_default()))
+            }
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer() {
+        let failed = catch_panic(async {
+            tokio::task::yield_now().await;
+            let seven: Result<(), u8> = Err(7);
+            seven.expect("a seven")
+        });
+        assert_eq!(failed.await, Err("a seven: 7".to_owned()));
+        assert_eq!(catch_panic(async { 7 }).await, Ok(7));
+    }
+}

@@ -56,7 +56,7 @@ fn number() -> impl Strategy<Value = f64> {
         5e-324,
         9.007_199_254_740_993e15,
         1e19,
-        -9.223_372_036_854_775_8e18,
+        i64::MIN as f64,
     ];
     prop_oneof![prop::sample::select(samples), -10.0..10.0f64, (-20i32..20).prop_map(f64::from)]
 }
@@ -94,7 +94,17 @@ const FUNCTIONS: &str = "ABS CEILING LOG NUMBERBIN POWER ROUND SIGN INTADD INTDI
     ARRAY_CONCAT ARRAY_CONTAINS ARRAY_CONTAINS_ALL ARRAY_MAX ARRAY_MEDIAN ARRAY_SLICE ARRAY_SUM \
     OBJECTTOARRAY SETUNION SETINTERSECT SETDIFFERENCE SETEQUAL CHOOSE IIF DATETIMEADD DATETIMEBIN \
     DATETIMEDIFF DATETIMEFORMAT DATETIMEFROMPARTS DATETIMEPART DATETIMETOTICKS TICKSTODATETIME \
-    TIMESTAMPTODATETIME NOW AGO RAND DOCUMENTID";
+    TIMESTAMPTODATETIME NOW AGO RAND DOCUMENTID ST_AREA \
+    ST_DISTANCE ST_INTERSECTS ST_ISVALID ST_ISVALIDDETAILED ST_WITHIN";
+
+const GEOMETRIES: &[&str] = &[
+    "{type: 'Point', coordinates: [0, 90]}",
+    "{type: 'Point', coordinates: [180, 0]}",
+    "{type: 'LineString', coordinates: [[0, 0], [0, 0], [179, 1]]}",
+    "{type: 'Polygon', coordinates: [[[0, 0], [0, 0], [0, 0], [0, 0]]]}",
+    "{type: 'Polygon', coordinates: [[[0, 0], [180, 0], [0, 90], [0, 0]], []]}",
+    "{type: 'Polygon', coordinates: [[[0, 0], [9, 0], [9, 9], [0, 0]]]}",
+];
 
 const OPERATORS: &str = "+ - * / % & | ^ << >> >>> || = != < <= > >= AND OR ?? IN LIKE";
 
@@ -107,6 +117,7 @@ fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(vec!["c", "c.a", "c.b", "c.l", "c.a.b", "c.l[0]", "undefined", "NaN"])
             .prop_map(str::to_owned),
+        prop::sample::select(GEOMETRIES.to_vec()).prop_map(str::to_owned),
         value().prop_map(|value| value.to_text()),
         text().prop_map(|text| Value::String(text).to_text()),
         number().prop_map(|number| Value::Number(Number::from(number)).to_text()),

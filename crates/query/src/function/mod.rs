@@ -10,6 +10,7 @@ mod datetime;
 mod integer;
 mod math;
 pub(crate) mod regex;
+mod spatial;
 mod text;
 mod types;
 
@@ -152,12 +153,6 @@ static UNSUPPORTED: &[&str] = &[
     "FULLTEXT_CONTAINS",
     "FULLTEXT_CONTAINS_ALL",
     "FULLTEXT_CONTAINS_ANY",
-    "ST_AREA",
-    "ST_DISTANCE",
-    "ST_INTERSECTS",
-    "ST_ISVALID",
-    "ST_ISVALIDDETAILED",
-    "ST_WITHIN",
     "_FULLTEXTSCORE",
     "_FULLTEXTWORDCOUNT",
     "_VECTORSCORE",
@@ -277,6 +272,13 @@ static FUNCTIONS: &[Function] = &[
     strict("SETEQUAL", 2, 2, array::set_equal).also(&["SET_EQUAL"]),
     strict("SETINTERSECT", 2, 2, array::set_intersect).also(&["SET_INTERSECT"]),
     strict("SETUNION", 2, 2, array::set_union).also(&["SET_UNION"]),
+    // Spatial.
+    strict("ST_AREA", 1, 1, spatial::area),
+    contextual("ST_DISTANCE", 2, 2, spatial::distance),
+    contextual("ST_INTERSECTS", 2, 2, spatial::intersects),
+    strict("ST_ISVALID", 1, 1, spatial::is_valid),
+    strict("ST_ISVALIDDETAILED", 1, 1, spatial::is_valid_detailed),
+    contextual("ST_WITHIN", 2, 2, spatial::within),
     // Date and time.
     clocked("AGO", 2, 2, datetime::ago),
     strict("DATETIMEADD", 3, 3, datetime::add),

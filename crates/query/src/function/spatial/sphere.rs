@@ -174,7 +174,7 @@ impl Ring {
             return Side::Boundary;
         }
         let mut inside = false;
-        for fraction in [0.5, 0.381_966, 0.618_034, 0.271_828, 0.707_107] {
+        for fraction in [0.5, 0.381_966, 0.618_034, 0.271_828, 0.73] {
             for (position, arc) in self.arcs().enumerate() {
                 let (found, is_certain) = self.walk(position, arc, fraction, place);
                 inside = found;

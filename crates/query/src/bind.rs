@@ -5,6 +5,7 @@
 //! evaluation will find as frames; a name becomes the distance to its frame.
 
 use crate::aggregate::AggregateKind;
+use crate::compare::identity;
 use crate::function::regex::{self, RegexFunction};
 use crate::function::{self, Body};
 use crate::like::Pattern;
@@ -17,6 +18,7 @@ use sql::{
     Collection, Count, Direction, Expr, ExprKind, Item, Order, OrderBy, Query, Selection, Span,
     Step, SubqueryKind, UnaryOperator,
 };
+use std::collections::HashSet;
 use value::Value;
 
 /// How many user-defined functions one query may call, as documented by the service.
@@ -24,6 +26,9 @@ const UDF_CALLS_MAX: usize = 10;
 
 /// How many joins one `FROM` may have, as documented by the service.
 const JOINS_MAX: usize = 10;
+
+/// From how many constants on `IN` looks up instead of comparing.
+const LOOKUP_MIN: usize = 16;
 
 /// Binds a whole query.
 pub(crate) fn bind(
@@ -530,7 +535,7 @@ impl<'a> Binder<'a> {
                 negate(Scalar::Between(Box::new(parts)), *negated)
             }
             ExprKind::In { value, list, negated } => {
-                negate(Scalar::In(self.boxed(value)?, self.exprs(list)?), *negated)
+                negate(within(self.boxed(value)?, self.exprs(list)?), *negated)
             }
             ExprKind::Like { value, pattern, escape, negated } => {
                 let like = self.like(value, pattern, escape.as_deref(), expr.span)?;
@@ -788,6 +793,27 @@ impl<'a> Binder<'a> {
 impl Scope {
     fn is_named(&self, name: &str) -> bool {
         matches!(self, Scope::Value(named) if named.name.as_deref() == Some(name))
+    }
+}
+
+/// `value IN list`. Programs send lists of thousands of constants, which are looked up instead of
+/// being compared one by one; what is not a number equals nothing, itself included.
+fn within(value: Box<Scalar>, list: Vec<Scalar>) -> Scalar {
+    let constant = |item: &Scalar| match item {
+        Scalar::Constant(Value::Number(number)) if number.as_f64().is_nan() => None,
+        Scalar::Constant(constant) => {
+            let mut key = Vec::new();
+            identity(Some(constant), &mut key);
+            Some(key)
+        }
+        _ => None,
+    };
+    if list.len() < LOOKUP_MIN {
+        return Scalar::In(value, list);
+    }
+    match list.iter().map(constant).collect::<Option<HashSet<Vec<u8>>>>() {
+        Some(set) => Scalar::InSet(value, set),
+        None => Scalar::In(value, list),
     }
 }
 

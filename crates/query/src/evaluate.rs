@@ -4,7 +4,7 @@
 //! and owned only where an operator makes something new. What is made new is charged to the
 //! query's memory, so that no nesting of constructors can double its way to the end of the world.
 
-use crate::compare::{Relation, equal, relate, size_bytes};
+use crate::compare::{Relation, equal, identity, relate, size_bytes};
 use crate::execute::run_subquery;
 use crate::function::regex::compile;
 use crate::function::{Body, Function};
@@ -15,6 +15,7 @@ use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use value::{Number, Object, Value};
@@ -169,6 +170,9 @@ pub(crate) fn evaluate<'e>(
         }
         Scalar::Between(parts) => between(parts, env, context),
         Scalar::In(value, list) => within(value, list, env, context),
+        Scalar::InSet(value, set) => {
+            truth(evaluate(value, env, context)?.map(|value| is_in(&value, set)))
+        }
         Scalar::Like(like) => matches(like, env, context),
         Scalar::Call(function, arguments) => call(function, arguments, env, context),
         Scalar::Regex(call) => regex_call(call, env, context),
@@ -422,6 +426,12 @@ fn within<'e>(
         }
     }
     truth(Some(false))
+}
+
+fn is_in(value: &Value, set: &HashSet<Vec<u8>>) -> bool {
+    let mut key = Vec::new();
+    identity(Some(value), &mut key);
+    set.contains(&key)
 }
 
 fn matches<'e>(like: &'e Like, env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {

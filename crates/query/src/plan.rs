@@ -12,6 +12,7 @@ use crate::function::regex::RegexFunction;
 use crate::like::Pattern;
 use fancy_regex::Regex;
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
+use std::collections::HashSet;
 use value::Value;
 
 /// A query or subquery, ready to run.
@@ -109,6 +110,8 @@ pub(crate) enum Scalar {
     /// The value, the lower and the upper bound.
     Between(Box<[Scalar; 3]>),
     In(Box<Scalar>, Vec<Scalar>),
+    /// `IN` a long list of constants, by their identities.
+    InSet(Box<Scalar>, HashSet<Vec<u8>>),
     Like(Box<Like>),
     Call(&'static Function, Vec<Scalar>),
     Regex(Box<RegexCall>),

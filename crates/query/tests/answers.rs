@@ -243,6 +243,23 @@ fn rare_forms_work() {
     check("SELECT VALUE DOCUMENTID(c) FROM c", r#"[{"_rid":"nope"}]"#, "[]");
 }
 
+/// A long list of constants is looked up; it must say what a short one says.
+#[test]
+fn long_lists_answer_as_short_ones() {
+    let documents =
+        r#"[{"a":1.0},{"a":"1"},{"a":null},{"a":[1,{"y":2,"x":1}]},{"a":-0},{},{"a":7}]"#;
+    let items = r#"1, "1", null, [1, {"x":1,"y":2}], 0"#;
+    let padding = (100..120).map(|number| format!(", {number}")).collect::<String>();
+    for list in [items.to_owned(), format!("{items}{padding}")] {
+        check(
+            &format!("SELECT VALUE c.a FROM c WHERE c.a IN ({list})"),
+            documents,
+            r#"[1.0,"1",null,[1,{"y":2,"x":1}],-0]"#,
+        );
+        check(&format!("SELECT VALUE c.a FROM c WHERE c.a NOT IN ({list})"), documents, "[7]");
+    }
+}
+
 #[test]
 fn a_condition_is_true_or_it_is_not() {
     let holds = |text: &str, document: &str| condition(text).unwrap().holds(&value(document));

@@ -357,6 +357,22 @@ fn written(write: &Prepared, before: Option<&Item>, after: Item) -> Written {
 }
 
 impl Prepared {
+    /// Roughly what the write holds in memory while it waits.
+    fn size_bytes(&self) -> usize {
+        match &self.action {
+            Action::Create { body, .. }
+            | Action::Upsert { body, .. }
+            | Action::Replace { body, .. } => body.iter().map(|(_, value)| weight(value)).sum(),
+            Action::Patch { patch, .. } => patch
+                .operations
+                .iter()
+                .filter_map(|operation| operation.value.as_ref())
+                .map(weight)
+                .sum(),
+            Action::Delete { .. } | Action::Read { .. } => 0,
+        }
+    }
+
     fn intent(&self) -> precondition::Intent {
         match self.action {
             Action::Create { .. } => precondition::Intent::Create,
@@ -364,6 +380,18 @@ impl Prepared {
             _ => precondition::Intent::Change,
         }
     }
+}
+
+fn weight(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(object) => {
+                object.iter().map(|(name, value)| name.len() + weight(value)).sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }
 
 /// Writes that are committed together or not at all.
@@ -385,6 +413,10 @@ pub(crate) struct Refused {
 impl Operation for Commit {
     type Output = Vec<Written>;
     type Refusal = Refused;
+
+    fn size_bytes(&self) -> usize {
+        self.writes.iter().map(Prepared::size_bytes).sum()
+    }
 
     fn run(&mut self, view: &mut dyn View) -> Result<Vec<Written>, Stop<Refused>> {
         let refuse = |at, error| Stop::Refused(Refused { at, error });

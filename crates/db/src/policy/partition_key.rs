@@ -111,18 +111,18 @@ fn kind(definition: &Object) -> Result<PartitionKind, PolicyError> {
 }
 
 fn version(definition: &Object, kind: PartitionKind) -> Result<u8, PolicyError> {
-    let version = match member::number(definition, "version")? {
-        None => 1,
-        Some(number) => match number.as_i64() {
-            Some(1) => 1,
-            Some(2) => 2,
-            _ => {
-                return Err(PolicyError::invalid_input(format!(
-                    "the partition key version must be 1 or 2, not {}",
-                    number.text()
-                )));
-            }
-        },
+    let version = match definition.get("version") {
+        None | Some(Value::Null) => 1,
+        Some(Value::Number(number)) if number.as_i64() == Some(1) => 1,
+        Some(Value::Number(number)) if number.as_i64() == Some(2) => 2,
+        // Java writes the version as the name of its constant.
+        Some(Value::String(name)) if name == "V1" => 1,
+        Some(Value::String(name)) if name == "V2" => 2,
+        Some(other) => {
+            return Err(PolicyError::invalid_input(format!(
+                "the partition key version must be 1 or 2, not {other}"
+            )));
+        }
     };
     if kind == PartitionKind::MultiHash && version != 2 {
         return Err(PolicyError::new("A partition key of kind 'MultiHash' must have version 2."));

@@ -85,6 +85,10 @@ fn partition_keys() {
     }
     check(r#"{"paths":["/a"]}"#, r#"{"paths":["/a"],"kind":"Hash","version":1}"#);
     check(
+        r#"{"paths":["/a"],"kind":"Hash","version":"V2"}"#,
+        r#"{"paths":["/a"],"kind":"Hash","version":2}"#,
+    );
+    check(
         r#"{"kind":"Hash","version":2,"paths":["/a/\"b c\""],"x":1,"systemKey":false}"#,
         r#"{"paths":["/a/\"b c\""],"kind":"Hash","version":2}"#,
     );

@@ -115,8 +115,7 @@ async fn transfer<S: RangeStore>(documents: &Documents<S>, from: u64, to: u64, a
              "operations":[{{"op":"incr","path":"/n","value":-{amount}}}]}}"#
     );
     let give = format!(r#"[{{"op":"incr","path":"/n","value":{amount}}}]"#);
-    let writes =
-        vec![patch_by(&from.to_string(), &take), patch_by(&to.to_string(), &give)];
+    let writes = vec![patch_by(&from.to_string(), &take), patch_by(&to.to_string(), &give)];
     let outcome = documents.batch(r#"["bank"]"#, writes).await;
     match statuses(&outcome)[..] {
         [200, 200] => 200,
@@ -180,9 +179,7 @@ async fn race(definition: &str, body: fn(u64, u64) -> String, refused: Status) {
     for round in 0..20 {
         let answers = together(|client| {
             let documents = documents.clone();
-            async move {
-                status(&documents.write(r#"["x"]"#, create(&body(round, client))).await)
-            }
+            async move { status(&documents.write(r#"["x"]"#, create(&body(round, client))).await) }
         })
         .await;
         let won = answers.iter().filter(|answer| **answer == (201, 0)).count();
@@ -223,7 +220,8 @@ async fn versions_are_dense_in_every_range() {
                 let none = Conditions::default();
                 let id = by_id(&round.to_string());
                 let container = &documents.container;
-                let read = documents.db.read(container, Some(&key(&at)), &id, &none, Some(&session));
+                let read =
+                    documents.db.read(container, Some(&key(&at)), &id, &none, Some(&session));
                 let read = read.unwrap();
                 assert_eq!(read.at.range, written.at.range);
                 assert!(read.at.lsn >= written.at.lsn);
@@ -278,9 +276,8 @@ async fn a_session_ahead_of_the_server_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn purges_and_sweeps_do_not_disturb_writers() {
-    let definition = by_pk_with(
-        r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#,
-    );
+    let definition =
+        by_pk_with(r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#);
     let documents = Arc::new(Documents::with_ranges(&definition, 2).await);
     together(|client| {
         let documents = documents.clone();
@@ -290,7 +287,11 @@ async fn purges_and_sweeps_do_not_disturb_writers() {
                 let at = format!("[{pk}]");
                 match client % 4 {
                     0 if round % 5 == 0 => {
-                        documents.db.delete_partition(&documents.container, &key(&at)).await.unwrap();
+                        documents
+                            .db
+                            .delete_partition(&documents.container, &key(&at))
+                            .await
+                            .unwrap();
                     }
                     1 if round % 5 == 0 => {
                         documents.db.sweep().await.unwrap();
@@ -334,10 +335,10 @@ async fn a_purged_document_never_comes_back() {
             let at = format!("[{client}]");
             for round in 0..60 {
                 let id = round.to_string();
-                let created = documents
-                    .must(&at, create(&format!(r#"{{"id":"{id}","pk":{client}}}"#)))
-                    .await;
-                let rid = created.document.unwrap().field("_rid").unwrap().trim_matches('"').to_owned();
+                let created =
+                    documents.must(&at, create(&format!(r#"{{"id":"{id}","pk":{client}}}"#))).await;
+                let rid =
+                    created.document.unwrap().field("_rid").unwrap().trim_matches('"').to_owned();
                 documents.db.delete_partition(&documents.container, &key(&at)).await.unwrap();
                 for address in [Address::Id(id.clone()), Address::Rid(rid)] {
                     let none = Conditions::default();

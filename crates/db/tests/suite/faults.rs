@@ -72,8 +72,16 @@ const WORK: &[Step] = &[
     Increment(X, "a"),
     Read(X, "a"),
     Replace(X, "a", r#"{"id":"renamed","pk":"x","u":1,"n":9}"#),
-    Batch(X, [r#"{"id":"e","pk":"x","u":4,"n":0}"#, r#"{"id":"f","pk":"x","u":5,"n":0}"#], "renamed"),
-    Batch(X, [r#"{"id":"g","pk":"x","u":6,"n":0}"#, r#"{"id":"h","pk":"x","u":6,"n":0}"#], "renamed"),
+    Batch(
+        X,
+        [r#"{"id":"e","pk":"x","u":4,"n":0}"#, r#"{"id":"f","pk":"x","u":5,"n":0}"#],
+        "renamed",
+    ),
+    Batch(
+        X,
+        [r#"{"id":"g","pk":"x","u":6,"n":0}"#, r#"{"id":"h","pk":"x","u":6,"n":0}"#],
+        "renamed",
+    ),
     Delete(X, "e"),
     Delete(X, "e"),
     SetTtl("c", -1),
@@ -98,7 +106,8 @@ type State = BTreeMap<String, String>;
 
 /// What a step should answer in a state, and what it makes of it.
 fn expect(state: &mut State, step: Step) -> u16 {
-    let insert = |state: &mut State, name: String, content: String| match state.contains_key(&name) {
+    let insert = |state: &mut State, name: String, content: String| match state.contains_key(&name)
+    {
         true => 409,
         false => {
             state.insert(name, content);
@@ -158,9 +167,19 @@ fn expect(state: &mut State, step: Step) -> u16 {
         Sweep => 200,
         _ if !state.contains_key("container c") => 404,
         ReadFeed => 200,
-        Read(key, id) => if state.contains_key(&place(key, id)) { 200 } else { 404 },
+        Read(key, id) => {
+            if state.contains_key(&place(key, id)) {
+                200
+            } else {
+                404
+            }
+        }
         Create(key, body) => {
-            if state.contains_key(&place_of(key, body)) { 409 } else { put(state, key, body, None) }
+            if state.contains_key(&place_of(key, body)) {
+                409
+            } else {
+                put(state, key, body, None)
+            }
         }
         Upsert(key, body) => {
             let before = state.contains_key(&place_of(key, body)).then(|| place_of(key, body));
@@ -201,9 +220,8 @@ fn place_of(key: &str, body: &str) -> String {
 fn put(state: &mut State, key: &str, body: &str, before: Option<String>) -> u16 {
     let unique = |text: &str| object(text).get("u").cloned();
     let old = before.as_ref().and_then(|place| state.remove(place));
-    let taken = state
-        .iter()
-        .any(|(name, text)| name.starts_with(key) && unique(text) == unique(body));
+    let taken =
+        state.iter().any(|(name, text)| name.starts_with(key) && unique(text) == unique(body));
     if !taken {
         state.insert(place_of(key, body), Value::Object(object(body)).to_text());
     } else if let (Some(place), Some(old)) = (before.clone(), old) {
@@ -412,9 +430,8 @@ fn increment_write(id: &str) -> Write {
 }
 
 fn definition(name: &str, ttl: Option<i64>) -> Object {
-    let mut body = object(&support::by_pk_with(
-        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#,
-    ));
+    let mut body =
+        object(&support::by_pk_with(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#));
     body.insert("id", name);
     if let Some(ttl) = ttl {
         body.insert("defaultTtl", ttl);
@@ -477,10 +494,15 @@ async fn check(survivor: Memory, told: &Told) {
     verify(&db);
     let state = observe(&db);
     // The clock may have stood still where the work ended early; then nothing has expired yet.
-    let states: Vec<_> = told.states.iter().cloned().map(|mut state| {
-        expect(&mut state, Advance(0));
-        state
-    }).collect();
+    let states: Vec<_> = told
+        .states
+        .iter()
+        .cloned()
+        .map(|mut state| {
+            expect(&mut state, Advance(0));
+            state
+        })
+        .collect();
     assert!(states.contains(&state), "found {state:#?}, but {told:#?}");
     check_ranges(&db, engine.as_ref(), told);
     let after = Object::from([("id", "after")]);
@@ -491,7 +513,8 @@ async fn check(survivor: Memory, told: &Told) {
 /// Versions never go back, and no range is left without its container.
 fn check_ranges<S: RangeStore>(db: &Db<S>, store: &S, told: &Told) {
     let mut known = 1;
-    let containers = if db.database("d").is_ok() { db.containers("d").unwrap() } else { Vec::new() };
+    let containers =
+        if db.database("d").is_ok() { db.containers("d").unwrap() } else { Vec::new() };
     for container in containers {
         let container = db.container("d", &container.id).unwrap();
         known += container.range_count();

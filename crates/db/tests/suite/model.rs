@@ -75,7 +75,10 @@ enum Step {
     Write(Request),
     /// All requests go to one partition.
     Batch(usize, Vec<Request>),
-    Bulk { requests: Vec<Request>, continue_on_error: bool },
+    Bulk {
+        requests: Vec<Request>,
+        continue_on_error: bool,
+    },
     Advance(u64),
     Sweep,
     DeletePartition(usize),
@@ -289,9 +292,7 @@ impl Model {
         match &sent.action {
             Action::Create(new) => Write::Create { body: body(&id_of(&address), new) },
             Action::Upsert(new) => Write::Upsert { body: body(&id_of(&address), new) },
-            Action::Replace(id, new) => {
-                Write::Replace { address, body: body(&id_text(*id), new) }
-            }
+            Action::Replace(id, new) => Write::Replace { address, body: body(&id_text(*id), new) },
             Action::Patch(change) => Write::Patch { address, patch: patch(&change.text()) },
             Action::Delete => Write::Delete { address },
             Action::Read => Write::Read { address },
@@ -674,8 +675,7 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
             let key = key(self.model.shape.partitions[*partition]);
             let address = Address::Id(id.clone());
             let none = Conditions::default();
-            let found =
-                self.db().read(&self.container, Some(&key), &address, &none, None).unwrap();
+            let found = self.db().read(&self.container, Some(&key), &address, &none, None).unwrap();
             let document = found.document.unwrap().to_value();
             let text = |name: &str| document.get(name).unwrap().as_str().unwrap().to_owned();
             let ts = document.get("_ts").and_then(Value::as_i64).unwrap().unsigned_abs();

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use db::{
-    Address, BatchOperation, BatchOutcome, Conditions, Container, CountingIds, Db, Failure, FeedPage,
-    Kind, ManualClock, Outcome, Page, Scope, Throughput, Write,
+    Address, BatchOperation, BatchOutcome, Conditions, Container, CountingIds, Db, Failure,
+    FeedPage, Kind, ManualClock, Outcome, Page, Scope, Throughput, Write,
 };
 use storage::{Embedded, InMemory, Options, RangeStore};
-use value::{Object, Patch, PartitionKey, Value};
+use value::{Object, PartitionKey, Patch, Value};
 
 /// Where every test's clock starts: 2023-11-14.
 pub(crate) const START_S: u64 = 1_700_000_000;

@@ -13,12 +13,14 @@ use crate::plan::{
     Aggregate, Grouping, Like, LikePattern, OrderKey, Origin, PathStep, Plan, RegexCall,
     RegexPattern, Scalar, Source,
 };
+use crate::same::is_same;
 use crate::{CompositeKey, Error, Options};
 use sql::{
     Collection, Count, Direction, Expr, ExprKind, Item, Order, OrderBy, Query, Selection, Span,
     Step, SubqueryKind, UnaryOperator,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use value::Value;
 
 /// How many user-defined functions one query may call, as documented by the service.
@@ -102,17 +104,17 @@ enum NameKind {
 struct GroupScope {
     /// The frames that a row has and a group has not.
     rows: Vec<Named>,
-    /// The keys, in normal form.
+    /// The keys as they were written.
     keys: Vec<Expr>,
     aggregates: Vec<Aggregate>,
 }
 
 struct Binder<'a> {
     text: &'a str,
-    parameters: &'a [(String, Value)],
+    parameters: HashMap<&'a str, Arc<Value>>,
     options: &'a Options,
     /// The computed properties of documents, each bound over one frame with the document.
-    computed: Vec<(&'a str, Scalar)>,
+    computed: Vec<(&'a str, Arc<Scalar>)>,
     scopes: Vec<Scope>,
     udf_calls: usize,
     in_aggregate: bool,
@@ -128,7 +130,7 @@ impl<'a> Binder<'a> {
     ) -> Result<Binder<'a>, Error> {
         let mut binder = Binder {
             text,
-            parameters,
+            parameters: HashMap::new(),
             options,
             computed: Vec::new(),
             scopes: Vec::new(),
@@ -139,20 +141,30 @@ impl<'a> Binder<'a> {
         let mut computed = Vec::new();
         for property in &options.computed_properties {
             let scalar = binder.computed_property(&property.query)?;
-            computed.push((property.name.as_str(), scalar));
+            computed.push((property.name.as_str(), Arc::new(scalar)));
         }
         binder.computed = computed;
+        for (name, value) in parameters {
+            binder.parameters.insert(name, Arc::new(value.clone()));
+        }
         Ok(binder)
     }
 
     /// The expression of a computed property. The container accepted its definition, so only the
-    /// form that is needed is asked for here.
-    fn computed_property(&mut self, query: &str) -> Result<Scalar, Error> {
-        let query = sql::parse(query)?;
+    /// form that is needed is asked for here. It is bound before the query's parameters are known,
+    /// which are none of its business.
+    fn computed_property(&mut self, text: &str) -> Result<Scalar, Error> {
+        let query = sql::parse(text)?;
         let (Selection::Value(expr), [source]) = (&query.selection, &query.from[..]) else {
             return Err(Error::refused("a computed property must be SELECT VALUE … FROM …"));
         };
-        self.scopes.push(Scope::Value(Named { name: source_name(source), kind: NameKind::Other }));
+        if source.iterates
+            || !matches!(&source.collection, Collection::Path { steps, .. } if steps.is_empty())
+        {
+            return Err(Error::refused("a computed property must read the whole document"));
+        }
+        let name = source_name(source);
+        self.scopes.push(Scope::Value(Named { name, kind: NameKind::Other }));
         let scalar = self.expr(expr);
         self.scopes.pop();
         scalar
@@ -257,7 +269,7 @@ impl<'a> Binder<'a> {
                 let scalar = steps.iter().fold(scalar, |scalar, step| match path_step(step) {
                     PathStep::Name(name) => self.member(scalar, name),
                     PathStep::Offset(offset) => {
-                        let offset = Scalar::Constant(Value::from(offset));
+                        let offset = Scalar::constant(offset);
                         Scalar::Index(Box::new(scalar), Box::new(offset))
                     }
                 });
@@ -309,11 +321,7 @@ impl<'a> Binder<'a> {
                 rows.push(named);
             }
         }
-        let group = GroupScope {
-            rows,
-            keys: query.group_by.iter().map(normal).collect(),
-            aggregates: Vec::new(),
-        };
+        let group = GroupScope { rows, keys: query.group_by.clone(), aggregates: Vec::new() };
         self.scopes.push(Scope::Group(group));
         let projection = self.projection(query)?;
         let Some(Scope::Group(group)) = self.scopes.pop() else {
@@ -455,10 +463,10 @@ impl<'a> Binder<'a> {
         let value = match &index.kind {
             ExprKind::String(name) => return Some(name.clone()),
             ExprKind::Number(number) => return Some(number.text().into_owned()),
-            ExprKind::Parameter(name) => self.parameters.iter().find(|(found, _)| found == name)?,
+            ExprKind::Parameter(name) => self.parameters.get(name.as_str())?,
             _ => return None,
         };
-        match &value.1 {
+        match &**value {
             Value::String(name) => Some(name.clone()),
             Value::Number(number) => Some(number.text().into_owned()),
             _ => None,
@@ -502,11 +510,13 @@ impl<'a> Binder<'a> {
         }
         Ok(match &expr.kind {
             ExprKind::Undefined => Scalar::Undefined,
-            ExprKind::Null => Scalar::Constant(Value::Null),
-            ExprKind::Bool(truth) => Scalar::Constant(Value::Bool(*truth)),
-            ExprKind::Number(number) => Scalar::Constant(Value::Number(number.clone())),
-            ExprKind::String(text) => Scalar::Constant(Value::String(text.clone())),
-            ExprKind::Parameter(name) => Scalar::Constant(self.parameter(name, expr.span)?.clone()),
+            ExprKind::Null => Scalar::constant(Value::Null),
+            ExprKind::Bool(truth) => Scalar::constant(*truth),
+            ExprKind::Number(number) => Scalar::constant(Value::Number(number.clone())),
+            ExprKind::String(text) => Scalar::constant(text.as_str()),
+            ExprKind::Parameter(name) => {
+                Scalar::Constant(Arc::clone(self.parameter(name, expr.span)?))
+            }
             ExprKind::Identifier(name) => self.identifier(name, expr.span)?,
             ExprKind::Member(object, name) => {
                 let object = self.property_of(object, expr)?;
@@ -569,16 +579,11 @@ impl<'a> Binder<'a> {
     /// The key of the group that an expression is, when groups are projected.
     fn group_key(&self, expr: &Expr) -> Option<Scalar> {
         let Some(Scope::Group(group)) = self.scopes.last() else { return None };
-        if group.keys.is_empty() {
-            return None;
-        }
-        let expr = normal(expr);
-        group.keys.iter().position(|key| *key == expr).map(|at| Scalar::Key(0, at))
+        group.keys.iter().position(|key| is_same(expr, key)).map(|at| Scalar::Key(0, at))
     }
 
-    fn parameter(&self, name: &str, span: Span) -> Result<&'a Value, Error> {
-        let found = self.parameters.iter().find(|(found, _)| found == name);
-        found.map(|(_, value)| value).ok_or_else(|| {
+    fn parameter(&self, name: &str, span: Span) -> Result<&Arc<Value>, Error> {
+        self.parameters.get(name).ok_or_else(|| {
             let text = format!("The parameter '{name}' is used but not supplied.");
             self.refuse(span, "SC2001", text)
         })
@@ -600,8 +605,8 @@ impl<'a> Binder<'a> {
             }
         }
         match name {
-            "NaN" => Ok(Scalar::Constant(Value::from(f64::NAN))),
-            "Infinity" => Ok(Scalar::Constant(Value::from(f64::INFINITY))),
+            "NaN" => Ok(Scalar::constant(f64::NAN)),
+            "Infinity" => Ok(Scalar::constant(f64::INFINITY)),
             _ => Err(self.unresolved(name, span)),
         }
     }
@@ -630,16 +635,17 @@ impl<'a> Binder<'a> {
                 self.scopes.iter().rev().nth(hops)
             && let Some((_, computed)) = self.computed.iter().find(|(found, _)| *found == name)
         {
-            return Scalar::Let(Box::new(object), Box::new(computed.clone()));
+            return Scalar::Let(Box::new(object), Arc::clone(computed));
         }
         Scalar::Member(Box::new(object), name)
     }
 
     fn index(&mut self, object: &Expr, index: &Expr, whole: &Expr) -> Result<Scalar, Error> {
         let object = self.property_of(object, whole)?;
-        match self.expr(index)? {
-            Scalar::Constant(Value::String(name)) => Ok(self.member(object, name)),
-            index => Ok(Scalar::Index(Box::new(object), Box::new(index))),
+        let index = self.expr(index)?;
+        match index.as_constant() {
+            Some(Value::String(name)) => Ok(self.member(object, name.clone())),
+            _ => Ok(Scalar::Index(Box::new(object), Box::new(index))),
         }
     }
 
@@ -659,11 +665,10 @@ impl<'a> Binder<'a> {
             }
         };
         let value = self.expr(value)?;
-        let pattern = match self.expr(pattern)? {
-            Scalar::Constant(Value::String(text)) => {
-                LikePattern::Constant(Pattern::parse(&text, escape))
-            }
-            scalar => LikePattern::Computed(scalar),
+        let pattern = self.expr(pattern)?;
+        let pattern = match pattern.as_constant() {
+            Some(Value::String(text)) => LikePattern::Constant(Pattern::parse(text, escape)),
+            _ => LikePattern::Computed(pattern),
         };
         Ok(Scalar::Like(Box::new(Like { value, pattern, escape })))
     }
@@ -774,7 +779,7 @@ impl<'a> Binder<'a> {
         }
         let mut plan = self.query(query, Place::Subquery)?;
         if kind == SubqueryKind::All {
-            let filter = plan.filter.take().unwrap_or(Scalar::Constant(Value::Bool(true)));
+            let filter = plan.filter.take().unwrap_or(Scalar::constant(true));
             plan.filter = Some(negate(filter, true));
         }
         Ok(Scalar::Subquery(kind, Box::new(plan)))
@@ -786,7 +791,7 @@ impl<'a> Binder<'a> {
             .push(Scope::Value(Named { name: Some(name.to_owned()), kind: NameKind::Other }));
         let body = self.expr(body);
         self.scopes.pop();
-        Ok(Scalar::Let(Box::new(value), Box::new(body?)))
+        Ok(Scalar::Let(Box::new(value), Arc::new(body?)))
     }
 }
 
@@ -799,14 +804,13 @@ impl Scope {
 /// `value IN list`. Programs send lists of thousands of constants, which are looked up instead of
 /// being compared one by one; what is not a number equals nothing, itself included.
 fn within(value: Box<Scalar>, list: Vec<Scalar>) -> Scalar {
-    let constant = |item: &Scalar| match item {
-        Scalar::Constant(Value::Number(number)) if number.as_f64().is_nan() => None,
-        Scalar::Constant(constant) => {
+    let constant = |item: &Scalar| match item.as_constant()? {
+        Value::Number(number) if number.as_f64().is_nan() => None,
+        constant => {
             let mut key = Vec::new();
             identity(Some(constant), &mut key);
             Some(key)
         }
-        _ => None,
     };
     if list.len() < LOOKUP_MIN {
         return Scalar::In(value, list);
@@ -819,10 +823,7 @@ fn within(value: Box<Scalar>, list: Vec<Scalar>) -> Scalar {
 
 /// A call with a pattern that is compiled now when it is a constant.
 fn regex_call(function: RegexFunction, arguments: Vec<Scalar>) -> Scalar {
-    let constant = |scalar: &Scalar| match scalar {
-        Scalar::Constant(Value::String(text)) => Some(text.clone()),
-        _ => None,
-    };
+    let constant = |scalar: &Scalar| scalar.as_constant()?.as_str().map(str::to_owned);
     let modifiers = match arguments.get(function.modifiers_at()) {
         Some(modifiers) => constant(modifiers),
         None => Some(String::new()),
@@ -896,28 +897,6 @@ fn has_aggregate(expr: &Expr) -> bool {
 /// Whether an expression or anything below it, outside subqueries, is what is looked for.
 fn contains(expr: &Expr, found: &dyn Fn(&Expr) -> bool) -> bool {
     found(expr) || expr.children().into_iter().any(|child| contains(child, found))
-}
-
-/// The expression in the form in which two spellings of one path are the same: `c["a"]` as `c.a`,
-/// function names in upper case.
-fn normal(expr: &Expr) -> Expr {
-    let mut expr = expr.clone();
-    normalise(&mut expr);
-    expr
-}
-
-fn normalise(expr: &mut Expr) {
-    expr.children_mut().into_iter().for_each(normalise);
-    match &mut expr.kind {
-        ExprKind::Call { name, .. } => name.make_ascii_uppercase(),
-        ExprKind::Index(object, index) => {
-            if let ExprKind::String(name) = &index.kind {
-                let object = std::mem::replace(&mut object.kind, ExprKind::Undefined);
-                expr.kind = ExprKind::Member(Box::new(Expr::new(object)), name.clone());
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Whether a composite index serves an order: the same paths in the same sequence, with all

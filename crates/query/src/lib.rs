@@ -19,6 +19,7 @@ mod like;
 mod options;
 mod plan;
 mod prepared;
+mod same;
 
 pub use error::{Error, ErrorKind, RunError};
 pub use options::{CompositeKey, ComputedProperty, Functions, Limits, Options};

@@ -13,6 +13,7 @@ use crate::like::Pattern;
 use fancy_regex::Regex;
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
 use std::collections::HashSet;
+use std::sync::Arc;
 use value::Value;
 
 /// A query or subquery, ready to run.
@@ -90,7 +91,8 @@ pub(crate) struct OrderKey {
 #[derive(Clone, Debug)]
 pub(crate) enum Scalar {
     Undefined,
-    Constant(Value),
+    /// A literal or a parameter; a large parameter may stand in many places.
+    Constant(Arc<Value>),
     /// The value of a frame.
     Slot(usize),
     /// A key of the group in a frame.
@@ -117,8 +119,9 @@ pub(crate) enum Scalar {
     Regex(Box<RegexCall>),
     Udf(String, Vec<Scalar>),
     Subquery(SubqueryKind, Box<Plan>),
-    /// The value, and the body that sees it as its innermost frame.
-    Let(Box<Scalar>, Box<Scalar>),
+    /// The value, and the body that sees it as its innermost frame. A computed property is such a
+    /// body, shared by all places that name it.
+    Let(Box<Scalar>, Arc<Scalar>),
 }
 
 /// A call of a function with a pattern.
@@ -150,6 +153,21 @@ pub(crate) struct Like {
 pub(crate) enum LikePattern {
     Constant(Pattern),
     Computed(Scalar),
+}
+
+impl Scalar {
+    /// A constant expression.
+    pub(crate) fn constant(value: impl Into<Value>) -> Scalar {
+        Scalar::Constant(Arc::new(value.into()))
+    }
+
+    /// The value of a constant expression.
+    pub(crate) fn as_constant(&self) -> Option<&Value> {
+        match self {
+            Scalar::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
 }
 
 impl Plan {

@@ -127,3 +127,14 @@ fn depth_is_bounded() {
     let thread = std::thread::Builder::new().stack_size(1536 * 1024).spawn(run);
     thread.expect("threads start").join().expect("no stack overflows");
 }
+
+/// A large parameter is held once, however often the text names it; copies would take gigabytes.
+#[test]
+fn parameters_are_shared() {
+    let parameters = [("@p".to_owned(), Value::String("x".repeat(1 << 20)))];
+    let terms = vec!["@p = 1"; 20_000].join(" OR ");
+    let options = Options::new(0, 0, Limits::memory(MEMORY));
+    let prepared = prepare(&format!("SELECT VALUE {terms}"), &parameters, &options);
+    let rows = prepared.expect("the query is right").run(documents(0));
+    assert_eq!(rows, Ok(vec![Value::Bool(false)]));
+}

@@ -392,38 +392,6 @@ impl Expr {
             | ExprKind::Udf { arguments: list, .. } => list.iter().collect(),
         }
     }
-
-    /// Like [`Expr::children`], to change them.
-    pub fn children_mut(&mut self) -> Vec<&mut Expr> {
-        match &mut self.kind {
-            ExprKind::Undefined
-            | ExprKind::Null
-            | ExprKind::Bool(_)
-            | ExprKind::Number(_)
-            | ExprKind::String(_)
-            | ExprKind::Parameter(_)
-            | ExprKind::Identifier(_)
-            | ExprKind::Subquery(..) => Vec::new(),
-            ExprKind::Member(object, _) => vec![object],
-            ExprKind::Unary(_, operand) => vec![operand],
-            ExprKind::Index(left, right)
-            | ExprKind::Binary(_, left, right)
-            | ExprKind::Coalesce(left, right)
-            | ExprKind::Let { value: left, body: right, .. }
-            | ExprKind::Like { value: left, pattern: right, .. } => vec![left, right],
-            ExprKind::Conditional(first, second, third)
-            | ExprKind::Between { value: first, low: second, high: third, .. } => {
-                vec![first, second, third]
-            }
-            ExprKind::Object(members) => members.iter_mut().map(|(_, expr)| expr).collect(),
-            ExprKind::In { value, list, .. } => std::iter::once(&mut **value).chain(list).collect(),
-            ExprKind::Array(list)
-            | ExprKind::And(list)
-            | ExprKind::Or(list)
-            | ExprKind::Call { arguments: list, .. }
-            | ExprKind::Udf { arguments: list, .. } => list.iter_mut().collect(),
-        }
-    }
 }
 
 impl BinaryOperator {

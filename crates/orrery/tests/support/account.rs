@@ -1,0 +1,259 @@
+//! An account that tests talk to, directly or over HTTP.
+//!
+//! A [`Request`] says what a client wants without saying how it is spelled. [`Account::send`] either
+//! asks the database or goes through a real socket, the gateway and the wire protocol; the answer has
+//! the same form, so whatever differs between the two is a difference that a user can see.
+
+use std::sync::Arc;
+
+use db::{
+    Address, BatchOperation, BatchOutcome, Clock, Conditions, CountingIds, Db, Failure,
+    ManualClock, Outcome, Page, Scope, Throughput, Write,
+};
+use storage::RangeStore;
+use value::{Object, PartitionKey, Patch, Value};
+
+use crate::support::http::Client;
+
+/// The database that everything here lives in.
+pub(crate) const DATABASE: &str = "tests";
+
+/// When the clock of a test starts: the first second of 2026.
+pub(crate) const START_S: u64 = 1_767_225_600;
+
+/// What a client may ask for.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    CreateContainer { body: Object, throughput: Option<i64> },
+    ReplaceContainer { container: String, body: Object },
+    DeleteContainer { container: String },
+    One { container: String, operation: Operation },
+    Batch { container: String, key: PartitionKey, operations: Vec<Operation> },
+    Bulk { container: String, operations: Vec<Operation>, continue_on_error: bool },
+    Feed { container: String, key: Option<PartitionKey>, page: Page },
+    DeletePartition { container: String, key: Option<PartitionKey> },
+}
+
+/// What is done with one document, alone or as part of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) verb: Verb,
+    pub(crate) key: Option<PartitionKey>,
+    /// Of all but create and upsert, whose bodies have it.
+    pub(crate) id: Option<String>,
+    /// JSON text: a document or a patch, as the client wrote it.
+    pub(crate) body: Option<String>,
+    pub(crate) conditions: Conditions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Create,
+    Upsert,
+    Replace,
+    Patch,
+    Delete,
+    Read,
+}
+
+/// What a client gets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) etag: Option<String>,
+    /// The text of the document, where the answer has one.
+    pub(crate) body: Option<String>,
+    pub(crate) charge_ru: f64,
+    /// Of a batch: one for each operation.
+    pub(crate) results: Vec<OperationAnswer>,
+    /// Of a feed: the texts of the documents.
+    pub(crate) rows: Vec<String>,
+    pub(crate) continuation: Option<String>,
+}
+
+/// What a client gets for one operation of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct OperationAnswer {
+    pub(crate) status: u16,
+    pub(crate) substatus: u32,
+    pub(crate) etag: Option<String>,
+    pub(crate) body: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) charge_ru: f64,
+}
+
+/// What a client gets whose request is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) substatus: u32,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) charge_ru: f64,
+}
+
+/// An account with an empty database and a clock that moves when told to.
+pub(crate) struct Account<S: RangeStore> {
+    pub(crate) db: Arc<Db<S>>,
+    pub(crate) clock: Arc<ManualClock>,
+    client: Option<Client>,
+}
+
+impl<S: RangeStore> Account<S> {
+    /// An account whose requests go straight to the database.
+    pub(crate) async fn direct(store: S) -> Self {
+        let clock = Arc::new(ManualClock::at_ms(START_S * 1_000));
+        let opened = Db::open(Arc::new(store), clock.clone(), &CountingIds::default()).await;
+        let db = opened.expect("an empty store can be opened");
+        let body = Object::from([("id", Value::from(DATABASE))]);
+        db.create_database(&body, None).await.expect("the database is new");
+        Self { db, clock, client: None }
+    }
+
+    /// An account whose requests go through a server on a free port of the loopback address.
+    pub(crate) async fn over_http(store: S) -> Self {
+        let mut account = Self::direct(store).await;
+        account.client = Some(Client::serve(account.db.clone()).await);
+        account
+    }
+
+    /// Does what a client asks for.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, Refusal> {
+        match &self.client {
+            Some(client) => client.send(self.clock.now_s(), request).await,
+            None => self.ask(request).await.map_err(refusal),
+        }
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Answer, Failure> {
+        let db = &self.db;
+        let container = |name: &str| db.container(DATABASE, name);
+        match request {
+            Request::CreateContainer { body, throughput } => {
+                let throughput = throughput.map(Throughput::Manual);
+                db.create_container(DATABASE, body, throughput, false).await?;
+                Ok(Answer { status: 201, ..Answer::default() })
+            }
+            Request::ReplaceContainer { container, body } => {
+                db.replace_container(DATABASE, container, body, None).await?;
+                Ok(Answer { status: 200, ..Answer::default() })
+            }
+            Request::DeleteContainer { container } => {
+                db.delete_container(DATABASE, container, None).await?;
+                Ok(Answer { status: 204, ..Answer::default() })
+            }
+            Request::One { container: name, operation } => {
+                let container = container(name)?;
+                let key = operation.key.as_ref();
+                let conditions = operation.conditions.clone();
+                let outcome = match operation.write()? {
+                    Write::Read { address } => {
+                        db.read(&container, key, &address, &conditions, None)
+                    }
+                    write => db.write(&container, key, write, conditions).await,
+                };
+                outcome.map(Answer::of_document)
+            }
+            Request::Batch { container: name, key, operations } => {
+                let operations = batch_operations(operations)?;
+                let outcome = db.batch(&container(name)?, key, operations, None).await;
+                outcome.map(Answer::of_batch)
+            }
+            Request::Bulk { container: name, operations, continue_on_error } => {
+                let operations = batch_operations(operations)?;
+                let container = container(name)?;
+                let outcome = db.bulk(&container, None, operations, *continue_on_error).await;
+                outcome.map(Answer::of_batch)
+            }
+            Request::Feed { container: name, key, page } => {
+                let scope = Scope { key: key.clone(), ..Scope::default() };
+                let feed = db.read_feed(&container(name)?, &scope, page, None)?;
+                Ok(Answer {
+                    status: 200,
+                    rows: feed.rows.iter().map(|row| text(row)).collect(),
+                    continuation: feed.continuation,
+                    charge_ru: feed.charge.ru(),
+                    ..Answer::default()
+                })
+            }
+            Request::DeletePartition { container: name, key } => {
+                let missing = "PartitionKey value must be supplied for this operation.";
+                let key = key.as_ref().ok_or_else(|| db::Error::bad_request(missing))?;
+                let outcome = db.delete_partition(&container(name)?, key).await;
+                outcome.map(Answer::of_document)
+            }
+        }
+    }
+}
+
+impl Operation {
+    fn write(&self) -> Result<Write, db::Error> {
+        let address = || Address::Id(self.id.clone().expect("the script names a document"));
+        let body = || {
+            let text = self.body.as_deref().expect("the script has a body");
+            Value::parse(text.as_bytes()).expect("bodies in scripts are JSON")
+        };
+        Ok(match self.verb {
+            Verb::Create => Write::Create { body: body() },
+            Verb::Upsert => Write::Upsert { body: body() },
+            Verb::Replace => Write::Replace { address: address(), body: body() },
+            Verb::Patch => Write::Patch { address: address(), patch: Patch::parse(&body())? },
+            Verb::Delete => Write::Delete { address: address() },
+            Verb::Read => Write::Read { address: address() },
+        })
+    }
+}
+
+fn batch_operations(operations: &[Operation]) -> Result<Vec<BatchOperation>, db::Error> {
+    let one = |operation: &Operation| {
+        Ok(BatchOperation {
+            key: operation.key.clone(),
+            write: operation.write()?,
+            conditions: operation.conditions.clone(),
+        })
+    };
+    operations.iter().map(one).collect()
+}
+
+impl Answer {
+    fn of_document(outcome: Outcome) -> Self {
+        Self {
+            status: outcome.status,
+            etag: outcome.etag,
+            body: outcome.document.map(|document| text(&document.text())),
+            charge_ru: outcome.charge.ru(),
+            ..Self::default()
+        }
+    }
+
+    fn of_batch(outcome: BatchOutcome) -> Self {
+        let charge_ru = outcome.charge.ru();
+        let one = |result: db::OperationResult| OperationAnswer {
+            status: result.status,
+            substatus: result.substatus,
+            etag: result.etag,
+            body: result.document.map(|document| text(&document.text())),
+            message: result.message,
+            charge_ru: result.charge.ru(),
+        };
+        let results: Vec<_> = outcome.results.into_iter().map(one).collect();
+        // The protocol's way to say that not everything went well.
+        let all_well = results.iter().all(|result| (200..300).contains(&result.status));
+        Self { status: if all_well { 200 } else { 207 }, charge_ru, results, ..Self::default() }
+    }
+}
+
+fn refusal(failure: Failure) -> Refusal {
+    let Failure { error, charge, .. } = failure;
+    Refusal {
+        status: error.kind.status(),
+        substatus: error.kind.substatus(),
+        code: error.kind.code().to_owned(),
+        message: error.message,
+        charge_ru: charge.ru(),
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).expect("documents are UTF-8").to_owned()
+}

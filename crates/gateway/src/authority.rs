@@ -56,7 +56,7 @@ impl Authority {
                 ));
             }
             Authority::Token(_) => matches!(target, Target::Account | Target::InContainer(..)),
-            Authority::Anybody => matches!(target, Target::Account),
+            Authority::Anybody => matches!(target, Target::Account | Target::Operator(_)),
         };
         if allowed { Ok(()) } else { Err(insufficient()) }
     }

@@ -311,9 +311,9 @@ impl<'a> Reader<'a> {
             0x75 => self.guid(LOWER_HEX, "")?,
             0x76 => self.guid(UPPER_HEX, "")?,
             0x77 => self.guid(LOWER_HEX, "\"")?,
-            0x78 => self.from_table(LOWER_HEX)?,
-            0x79 => self.from_table(UPPER_HEX)?,
-            0x7A => self.from_table(DATE_TIME)?,
+            0x78 => self.by_table(LOWER_HEX)?,
+            0x79 => self.by_table(UPPER_HEX)?,
+            0x7A => self.by_table(DATE_TIME)?,
             0x7B => self.packed(4, Width::One)?,
             0x7C => self.packed(5, Width::One)?,
             0x7D => self.packed(6, Width::One)?,
@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Two characters to a byte, the low half first.
-    fn from_table(&mut self, table: &[u8; 16]) -> Result<(), Malformed> {
+    fn by_table(&mut self, table: &[u8; 16]) -> Result<(), Malformed> {
         let count = self.length(Width::One)?;
         let bytes = self.take(count.div_ceil(2))?;
         let text = nibbles(bytes, count, table);

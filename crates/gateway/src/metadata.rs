@@ -97,23 +97,22 @@ impl<S: RangeStore> Metadata<'_, S> {
     pub(crate) async fn container(
         &self,
         path: &ContainerPath,
-        container: &Arc<Container>,
+        container: &Container,
     ) -> Result<Answer> {
         let (database, name) = (path.database.as_str(), path.container.as_str());
-        let answer = match self.action {
-            Action::Read => self.read_container(container)?,
+        match self.action {
+            Action::Read => self.read_container(container),
             Action::Replace => {
                 let body = request::object(self.body)?;
                 let replaced =
                     self.db.replace_container(database, name, &body, self.if_match()).await?;
-                Answer { index_progress: Some(INDEX_COMPLETE), ..written(200, &replaced) }
+                Ok(Answer { index_progress: Some(INDEX_COMPLETE), ..written(200, &replaced) })
             }
             _ => {
                 self.db.delete_container(database, name, self.if_match()).await?;
-                deleted()
+                Ok(deleted())
             }
-        };
-        Ok(answer.about(container))
+        }
     }
 
     fn read_container(&self, container: &Container) -> Result<Answer> {
@@ -147,7 +146,7 @@ impl<S: RangeStore> Metadata<'_, S> {
             let body = feed_body(&container.rid.to_string(), "PartitionKeyRanges", &rows);
             Answer { item_count: Some(rows.len()), ..Answer::json(200, body) }
         };
-        Ok(Answer { etag: Some(feed.etag), ..answer }.charged(Charge::MINIMUM).about(container))
+        Ok(Answer { etag: Some(feed.etag), ..answer }.charged(Charge::MINIMUM))
     }
 
     /// Answers a request about all conflicts, of which a single server has none.
@@ -162,8 +161,7 @@ impl<S: RangeStore> Metadata<'_, S> {
         }
         let resources = self.db.conflicts(container);
         let owner_rid = container.rid.to_string();
-        let answer = self.list(List { owner_rid, plural: "Conflicts", resources })?;
-        Ok(answer.about(container))
+        self.list(List { owner_rid, plural: "Conflicts", resources })
     }
 
     async fn users(&self, database: &str) -> Result<Answer> {

@@ -28,7 +28,8 @@ impl Context {
     pub(crate) fn new(headers: &HeaderMap, path: &str) -> Self {
         let echoed = |name: &str| {
             let text = headers.get(name)?.to_str().ok()?;
-            (!text.is_empty() && text.len() <= 64).then(|| text.to_owned())
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+            (!text.is_empty() && text.len() <= 64 && is_plain).then(|| text.to_owned())
         };
         Self {
             activity_id: echoed("x-ms-activity-id").unwrap_or_else(new_activity_id),

@@ -4,6 +4,8 @@
 //! below. Every error has a JSON body with `code` and `message`, because the JavaScript SDK reads
 //! them without looking whether they are there.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use db::{Charge, Container, Error, Outcome, Position};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, PRAGMA, SERVER};
@@ -27,7 +29,7 @@ pub(crate) struct Answer {
     /// Where the request was served, one for each range.
     pub positions: Vec<Position>,
     /// The container that the request was about.
-    pub container: Option<ContainerPaths>,
+    pub container: Option<Arc<Container>>,
     /// Where the next page starts.
     pub continuation: Option<String>,
     /// How many things the feed has.
@@ -56,13 +58,6 @@ pub(crate) enum Body {
     HybridRow(Bytes),
     /// A page of the operator's.
     Page(&'static str, Bytes),
-}
-
-/// How clients file what they learn about a container.
-#[derive(Clone, Debug)]
-pub(crate) struct ContainerPaths {
-    pub rid: String,
-    pub names: String,
 }
 
 /// Limits and how far they are used.
@@ -137,10 +132,8 @@ impl Answer {
     }
 
     /// Adds the container that the request was about.
-    pub(crate) fn about(self, container: &Container) -> Self {
-        let rid = container.rid.to_string();
-        let container = Some(ContainerPaths { rid, names: container.name_path() });
-        Self { container, ..self }
+    pub(crate) fn about(self, container: &Arc<Container>) -> Self {
+        Self { container: Some(container.clone()), ..self }
     }
 }
 
@@ -165,14 +158,13 @@ pub(crate) struct Refused {
     pub error: Error,
     pub charge: Charge,
     pub at: Option<Position>,
-    pub container: Option<ContainerPaths>,
+    pub container: Option<Arc<Container>>,
 }
 
 impl Refused {
     /// Adds the container that the request was about.
-    pub(crate) fn about(self, container: &Container) -> Self {
-        let rid = container.rid.to_string();
-        Self { container: Some(ContainerPaths { rid, names: container.name_path() }), ..self }
+    pub(crate) fn about(self, container: &Arc<Container>) -> Self {
+        Self { container: Some(container.clone()), ..self }
     }
 }
 
@@ -200,7 +192,7 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
     out.text(CONTINUATION, answer.continuation);
     out.number(ITEM_COUNT, answer.item_count);
     out.positions(&answer.positions);
-    out.container(answer.container);
+    out.container(answer.container.as_deref());
     if let Some(quota) = answer.quota {
         out.text(RESOURCE_QUOTA, Some(quota_text(-1, COLLECTION_KB_MAX)));
         let documents = i64::try_from(quota.documents).unwrap_or(i64::MAX);
@@ -234,7 +226,7 @@ pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) ->
     }
     out.number(RETRY_AFTER_MS, error.retry_after_ms());
     out.positions(at.as_slice());
-    out.container(container);
+    out.container(container.as_deref());
     out.finish(Body::Json(error_body(error.kind.code(), &error.message, context).into()))
 }
 
@@ -375,10 +367,11 @@ impl Headers {
         }
     }
 
-    fn container(&mut self, container: Option<ContainerPaths>) {
-        let Some(ContainerPaths { rid, names }) = container else { return };
-        self.text(CONTENT_PATH, Some(rid));
-        let names = utf8_percent_encode(&names, HEADER_UNSAFE).to_string();
+    /// How clients file what they learn about a container.
+    fn container(&mut self, container: Option<&Container>) {
+        let Some(container) = container else { return };
+        self.text(CONTENT_PATH, Some(container.rid.to_string()));
+        let names = utf8_percent_encode(&container.name_path(), HEADER_UNSAFE).to_string();
         self.text(ALT_CONTENT_PATH, Some(names));
     }
 

@@ -1,0 +1,12 @@
+//! The gateway as clients see it, over a database in memory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod access;
+mod batches;
+mod documents;
+mod hostile;
+mod metadata;
+mod operator;
+mod sockets;
+mod support;

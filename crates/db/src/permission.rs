@@ -291,7 +291,7 @@ impl<S: RangeStore> Db<S> {
         let container = text("container").and_then(|rid| ContainerRid::parse(rid).ok());
         let key = text("key").map(PartitionKey::parse_header).transpose();
         Ok(Grant {
-            all: text("mode") == Some("All"),
+            all: text("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("All")),
             container,
             document: text("document").map(str::to_owned),
             key: key.map_err(|_| malformed())?,
@@ -323,13 +323,12 @@ fn definition(body: &Object) -> Result<Object> {
         )));
     }
     let mode = body.get("permissionMode").and_then(Value::as_str).unwrap_or_default();
-    let mode = ["All", "Read"].into_iter().find(|known| known.eq_ignore_ascii_case(mode));
-    let mode = mode.ok_or_else(|| {
-        Error::bad_request(format!(
+    if !["All", "Read"].iter().any(|known| known.eq_ignore_ascii_case(mode)) {
+        return Err(Error::bad_request(format!(
             "permissionMode must be \"All\" or \"Read\", not {}",
             body.get("permissionMode").unwrap_or(&Value::Null)
-        ))
-    })?;
+        )));
+    }
     let resource = body.get("resource").and_then(Value::as_str);
     let resource = resource.ok_or_else(|| Error::bad_request("'resource' must be a link"))?;
     let mut definition = Object::from([

@@ -5,6 +5,7 @@
 //! from.
 
 use db::{Access, Container, Db, Error, Grant, Kind, Result, What};
+use hyper::http::request::Parts;
 use storage::RangeStore;
 
 use crate::auth::Caller;
@@ -39,7 +40,7 @@ impl Authority {
     }
 
     /// Refuses what can be refused without looking at the database.
-    pub(crate) fn check(&self, target: &Target, action: Action, request: &str) -> Result<()> {
+    pub(crate) fn check(&self, target: &Target, action: Action, head: &Parts) -> Result<()> {
         let allowed = match self {
             Authority::Owner => true,
             Authority::Reader => action.is_read(),
@@ -50,8 +51,10 @@ impl Authority {
                 return Err(Error::new(
                     Kind::ControlByAad,
                     format!(
-                        "The given request [{request}] cannot be authorized by AAD token in data \
-                         plane."
+                        "The given request [{} {}] cannot be authorized by AAD token in data \
+                         plane.",
+                        head.method,
+                        head.uri.path()
                     ),
                 ));
             }

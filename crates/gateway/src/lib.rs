@@ -2,7 +2,7 @@
 //!
 //! In reading order: `listen` accepts connections; `service` is the way of a request from its
 //! first byte to its answer; [`router`] says what a path addresses; [`auth`] who is asking;
-//! `request` and `response` are the only places where headers are read and written; `documents` and
+//! `headers`, `request` and `response` are where headers are read and written; `documents` and
 //! `metadata` ask the database. This crate is the only one that knows the wire protocol, and it
 //! knows nothing of keys and engines.
 
@@ -15,6 +15,7 @@ mod compute;
 mod config;
 mod cors;
 mod documents;
+mod headers;
 pub mod hybrid_row;
 mod keys;
 mod listen;

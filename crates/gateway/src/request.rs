@@ -6,11 +6,11 @@
 
 use db::{Conditions, Error, Kind, Migrate, Page, QueryText, Result, Scope, Session, Throughput};
 use hyper::Method;
-use hyper::header::{CONTENT_TYPE, HeaderMap, IF_MATCH, IF_NONE_MATCH};
 use ring::rand::{SecureRandom, SystemRandom};
 use value::{Epk, EpkRange, Object, PartitionKey, Value};
 
 use crate::binary_json;
+use crate::headers::{Headers, Name};
 use crate::router::{ContainerTarget, DatabaseTarget, Target};
 
 /// What every answer to a request carries back.
@@ -25,15 +25,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(headers: &HeaderMap, path: &str) -> Self {
-        let echoed = |name: &str| {
-            let text = headers.get(name)?.to_str().ok()?;
+    pub(crate) fn new(headers: &Headers<'_>, path: &str) -> Self {
+        let echoed = |name: Name| {
+            let text = headers.plain(name)?;
             let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
             (!text.is_empty() && text.len() <= 64 && is_plain).then(|| text.to_owned())
         };
         Self {
-            activity_id: echoed("x-ms-activity-id").unwrap_or_else(new_activity_id),
-            correlated_activity_id: echoed("x-ms-cosmos-correlated-activityid"),
+            activity_id: echoed(Name::ActivityId).unwrap_or_else(new_activity_id),
+            correlated_activity_id: echoed(Name::CorrelatedActivityId),
             path: path.to_owned(),
         }
     }
@@ -157,9 +157,8 @@ const VERSIONS: [&str; 21] = [
 const KEY_REQUIRED_FROM: &str = "2018-12-31";
 
 /// Reads all headers.
-pub(crate) fn options(headers: &HeaderMap) -> Result<Options> {
-    let headers = Headers(headers);
-    let version = headers.text("x-ms-version")?;
+pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
+    let version = headers.text(Name::Version)?;
     if let Some(version) = version
         && !VERSIONS.contains(&version)
     {
@@ -168,37 +167,34 @@ pub(crate) fn options(headers: &HeaderMap) -> Result<Options> {
         )));
     }
     headers.check_ignored()?;
-    let key = headers.text("x-ms-documentdb-partitionkey")?;
-    let session = headers.text("x-ms-session-token")?.filter(|token| !token.is_empty());
-    let prefer = headers.text("prefer")?.unwrap_or("").to_ascii_lowercase();
+    let key = headers.text(Name::PartitionKey)?;
+    let session = headers.said(Name::SessionToken)?;
+    let prefer = headers.text(Name::Prefer)?.unwrap_or("").to_ascii_lowercase();
     Ok(Options {
         key_is_optional: version.is_some_and(|version| version < KEY_REQUIRED_FROM),
         key: key.map(partition_key).transpose()?,
         range: headers.range_id()?,
         epk: headers.epk_range()?,
-        cross_partition: headers.flag("x-ms-documentdb-query-enablecrosspartition")?,
+        cross_partition: headers.flag(Name::EnableCrossPartition)?,
         session: session.map(Session::parse).transpose()?,
         conditions: Conditions {
-            if_match: headers.text(IF_MATCH.as_str())?.map(str::to_owned),
-            if_none_match: headers.text(IF_NONE_MATCH.as_str())?.map(str::to_owned),
+            if_match: headers.text(Name::IfMatch)?.map(str::to_owned),
+            if_none_match: headers.text(Name::IfNoneMatch)?.map(str::to_owned),
         },
         minimal: prefer.contains("return=minimal"),
         page: headers.page()?,
         throughput: headers.throughput()?,
         migrate: headers.migrate()?,
-        token_seconds: headers.number("x-ms-documentdb-expiry-seconds")?,
-        intended_container: headers
-            .text("x-ms-cosmos-intended-collection-rid")?
-            .filter(|rid| !rid.is_empty())
-            .map(str::to_owned),
-        populate_quota: headers.flag("x-ms-documentdb-populatequotainfo")?,
-        populate_statistics: headers.flag("x-ms-documentdb-populatepartitionstatistics")?,
-        query_metrics: headers.flag("x-ms-documentdb-populatequerymetrics")?,
+        token_seconds: headers.number(Name::ExpirySeconds)?,
+        intended_container: headers.said(Name::IntendedContainer)?.map(str::to_owned),
+        populate_quota: headers.flag(Name::PopulateQuota)?,
+        populate_statistics: headers.flag(Name::PopulateStatistics)?,
+        query_metrics: headers.flag(Name::PopulateQueryMetrics)?,
         index_metrics: headers.index_metrics()?,
-        optimistic_direct: headers.flag("x-ms-cosmos-query-optimisticdirectexecute")?,
+        optimistic_direct: headers.flag(Name::OptimisticDirect)?,
         // Every SDK but one says which it wants; what is not said is the safe one.
-        atomic: headers.optional_flag("x-ms-cosmos-batch-atomic")?.unwrap_or(true),
-        continue_on_error: headers.flag("x-ms-cosmos-batch-continue-on-error")?,
+        atomic: headers.optional_flag(Name::BatchAtomic)?.unwrap_or(true),
+        continue_on_error: headers.flag(Name::BatchContinueOnError)?,
         triggers: headers.triggers()?,
     })
 }
@@ -212,8 +208,7 @@ fn partition_key(text: &str) -> Result<PartitionKey> {
 }
 
 /// What the method and the headers mean for a target.
-pub(crate) fn action(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Action> {
-    let headers = Headers(headers);
+pub(crate) fn action(method: &Method, target: &Target, headers: &Headers<'_>) -> Result<Action> {
     let found = match target {
         Target::Account | Target::Operator(_) => read(method),
         Target::Databases
@@ -230,7 +225,7 @@ pub(crate) fn action(method: &Method, target: &Target, headers: &HeaderMap) -> R
             _ => None,
         },
         Target::InContainer(_, ContainerTarget::Documents) => match *method {
-            Method::GET | Method::HEAD if headers.0.contains_key("a-im") => Some(Action::Changes),
+            Method::GET | Method::HEAD if headers.has(Name::ChangeFeed) => Some(Action::Changes),
             Method::GET | Method::HEAD => Some(Action::List),
             Method::POST => Some(headers.post_on_documents()?),
             _ => None,
@@ -273,76 +268,27 @@ fn read(method: &Method) -> Option<Action> {
     (method == Method::GET || method == Method::HEAD).then_some(Action::Read)
 }
 
-/// Headers, read by name.
-struct Headers<'a>(&'a HeaderMap);
-
-impl<'a> Headers<'a> {
-    fn text(&self, name: &str) -> Result<Option<&'a str>> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
-        let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
-            Error::bad_request(format!("the value of the header {name} is not UTF-8"))
-        })?;
-        Ok(Some(text.trim()))
-    }
-
-    fn invalid(name: &str, value: &str) -> Error {
-        Error::bad_request(format!("the value of the header {name} is invalid: '{value}'"))
-    }
-
-    fn optional_flag(&self, name: &str) -> Result<Option<bool>> {
-        match self.text(name)? {
-            None | Some("") => Ok(None),
-            Some(text) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
-            Some(text) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
-            Some(text) => Err(Self::invalid(name, text)),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Result<bool> {
-        Ok(self.optional_flag(name)?.unwrap_or(false))
-    }
-
-    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
-        match self.text(name)? {
-            None | Some("") => Ok(None),
-            Some(text) => text.parse().map(Some).map_err(|_| Self::invalid(name, text)),
-        }
-    }
-
-    fn word(&self, name: &str, allowed: &[&str]) -> Result<()> {
-        match self.text(name)? {
-            None | Some("") => Ok(()),
-            Some(text) if allowed.iter().any(|word| word.eq_ignore_ascii_case(text)) => Ok(()),
-            Some(text) => Err(Self::invalid(name, text)),
-        }
-    }
-
+impl Headers<'_> {
     /// Headers whose values must be right although the server does the same either way: it is
     /// always consistent, always scans what it must, and always answers in text.
     fn check_ignored(&self) -> Result<()> {
-        for name in [
-            "x-ms-documentdb-query-enable-scan",
-            "x-ms-documentdb-query-emit-traces",
-            "x-ms-documentdb-query-enable-low-precision-order-by",
-            "x-ms-documentdb-query-parallelizecrosspartitionquery",
-        ] {
+        for name in
+            [Name::EnableScan, Name::EmitTraces, Name::EnableLowPrecision, Name::Parallelize]
+        {
             self.flag(name)?;
         }
         self.consistency_level()?;
-        self.word(
-            "x-ms-cosmos-read-consistency-strategy",
+        self.check_word(
+            Name::ReadConsistency,
             &["Eventual", "Session", "LatestCommitted", "GlobalStrong", "Default"],
         )?;
-        self.word("x-ms-indexing-directive", &["Default", "Include", "Exclude"])?;
-        self.word(
-            "x-ms-documentdb-content-serialization-format",
-            &["JsonText", "CosmosBinary", "HybridRow"],
-        )
+        self.check_word(Name::IndexingDirective, &["Default", "Include", "Exclude"])?;
+        self.check_word(Name::SerializationFormat, &["JsonText", "CosmosBinary", "HybridRow"])
     }
 
     /// A client may ask for less than the account promises, not for more.
     fn consistency_level(&self) -> Result<()> {
-        const NAME: &str = "x-ms-consistency-level";
+        const NAME: Name = Name::ConsistencyLevel;
         if let Some(level) = self.text(NAME)?
             && ["Strong", "BoundedStaleness"].iter().any(|word| word.eq_ignore_ascii_case(level))
         {
@@ -352,20 +298,20 @@ impl<'a> Headers<'a> {
                  is not stronger than the service consistency level."
             )));
         }
-        self.word(NAME, &["Session", "ConsistentPrefix", "Eventual"])
+        self.check_word(NAME, &["Session", "ConsistentPrefix", "Eventual"])
     }
 
     /// The range, without the container that old .NET clients put before it.
     fn range_id(&self) -> Result<Option<String>> {
-        let text = self.text("x-ms-documentdb-partitionkeyrangeid")?;
+        let text = self.text(Name::RangeId)?;
         let id = text.and_then(|text| text.rsplit(',').next()).map(str::trim);
         Ok(id.filter(|id| !id.is_empty()).map(str::to_owned))
     }
 
     fn epk_range(&self) -> Result<Option<EpkRange>> {
-        const KIND: &str = "x-ms-read-key-type";
-        let (start, end) = (self.text("x-ms-start-epk")?, self.text("x-ms-end-epk")?);
-        let kind = self.text(KIND)?.filter(|kind| !kind.is_empty());
+        const KIND: Name = Name::ReadKeyType;
+        let (start, end) = (self.text(Name::StartEpk)?, self.text(Name::EndEpk)?);
+        let kind = self.said(KIND)?;
         if start.is_none() && end.is_none() {
             return Ok(None);
         }
@@ -375,9 +321,9 @@ impl<'a> Headers<'a> {
             return Err(Self::invalid(KIND, kind));
         }
         let bound =
-            |name: &str, text: &str| Epk::parse(text).map_err(|_| Self::invalid(name, text));
-        let min = bound("x-ms-start-epk", start.unwrap_or(""))?;
-        let max = bound("x-ms-end-epk", end.unwrap_or("FF"))?;
+            |name: Name, text: &str| Epk::parse(text).map_err(|_| Self::invalid(name, text));
+        let min = bound(Name::StartEpk, start.unwrap_or(""))?;
+        let max = bound(Name::EndEpk, end.unwrap_or("FF"))?;
         if min > max {
             return Err(Error::bad_request("x-ms-start-epk lies after x-ms-end-epk"));
         }
@@ -385,7 +331,7 @@ impl<'a> Headers<'a> {
     }
 
     fn page(&self) -> Result<Page> {
-        const COUNT: &str = "x-ms-max-item-count";
+        const COUNT: Name = Name::MaxItemCount;
         let items_max = match self.number::<i32>(COUNT)? {
             // The service's way to say that the server decides.
             None | Some(-1 | 0 | i32::MAX) => None,
@@ -394,14 +340,14 @@ impl<'a> Headers<'a> {
                 Some(usize::try_from(count).map_err(|_| Self::invalid(COUNT, &text))?)
             }
         };
-        let continuation = self.text("x-ms-continuation")?.filter(|token| !token.is_empty());
+        let continuation = self.said(Name::Continuation)?;
         Ok(Page { items_max, continuation: continuation.map(str::to_owned) })
     }
 
     fn throughput(&self) -> Result<Option<Throughput>> {
-        const AUTOSCALE: &str = "x-ms-cosmos-offer-autopilot-settings";
-        let manual = self.number::<i64>("x-ms-offer-throughput")?;
-        let autoscale = self.text(AUTOSCALE)?.filter(|settings| !settings.is_empty());
+        const AUTOSCALE: Name = Name::AutopilotSettings;
+        let manual = self.number::<i64>(Name::OfferThroughput)?;
+        let autoscale = self.said(AUTOSCALE)?;
         match (manual, autoscale) {
             (None, None) => Ok(None),
             (Some(manual), None) => Ok(Some(Throughput::Manual(manual))),
@@ -425,8 +371,8 @@ impl<'a> Headers<'a> {
     }
 
     fn migrate(&self) -> Result<Option<Migrate>> {
-        let to_autoscale = self.flag("x-ms-cosmos-migrate-offer-to-autopilot")?;
-        let to_manual = self.flag("x-ms-cosmos-migrate-offer-to-manual-throughput")?;
+        let to_autoscale = self.flag(Name::MigrateToAutopilot)?;
+        let to_manual = self.flag(Name::MigrateToManual)?;
         match (to_autoscale, to_manual) {
             (false, false) => Ok(None),
             (true, false) => Ok(Some(Migrate::ToAutoscale)),
@@ -438,35 +384,34 @@ impl<'a> Headers<'a> {
     }
 
     fn index_metrics(&self) -> Result<Option<IndexMetrics>> {
-        if self.flag("x-ms-cosmos-populateindexmetrics-v2")? {
+        if self.flag(Name::IndexMetricsV2)? {
             return Ok(Some(IndexMetrics::UrlEncoded));
         }
-        let wanted = self.flag("x-ms-cosmos-populateindexmetrics")?;
+        let wanted = self.flag(Name::IndexMetrics)?;
         Ok(wanted.then_some(IndexMetrics::Base64))
     }
 
     fn triggers(&self) -> Result<bool> {
-        let before = self.text("x-ms-documentdb-pre-trigger-include")?;
-        let after = self.text("x-ms-documentdb-post-trigger-include")?;
-        Ok([before, after].into_iter().flatten().any(|names| !names.is_empty()))
+        let (before, after) = (self.said(Name::PreTriggers)?, self.said(Name::PostTriggers)?);
+        Ok(before.is_some() || after.is_some())
     }
 
     fn is_query(&self) -> Result<bool> {
-        let content_type = self.text(CONTENT_TYPE.as_str())?.unwrap_or("").to_ascii_lowercase();
-        Ok(self.flag("x-ms-documentdb-isquery")?
-            || self.flag("x-ms-documentdb-query")?
+        let content_type = self.text(Name::ContentType)?.unwrap_or("").to_ascii_lowercase();
+        Ok(self.flag(Name::IsQuery)?
+            || self.flag(Name::IsQueryInGo)?
             || content_type.starts_with("application/query+json"))
     }
 
     /// What a POST on a feed means: the first of these that the headers say.
     fn post(&self) -> Result<Action> {
-        if self.flag("x-ms-cosmos-is-query-plan-request")? {
+        if self.flag(Name::IsPlan)? {
             return Ok(Action::Plan);
         }
         if self.is_query()? {
             return Ok(Action::Query);
         }
-        Ok(if self.flag("x-ms-documentdb-is-upsert")? { Action::Upsert } else { Action::Create })
+        Ok(if self.flag(Name::IsUpsert)? { Action::Upsert } else { Action::Create })
     }
 
     /// The same for documents, which also have batches and changes.
@@ -475,10 +420,10 @@ impl<'a> Headers<'a> {
         if matches!(action, Action::Plan | Action::Query) {
             return Ok(action);
         }
-        if self.flag("x-ms-cosmos-is-batch-request")? {
+        if self.flag(Name::IsBatch)? {
             return Ok(Action::Batch);
         }
-        Ok(if self.0.contains_key("a-im") { Action::Changes } else { action })
+        Ok(if self.has(Name::ChangeFeed) { Action::Changes } else { action })
     }
 }
 

@@ -14,7 +14,6 @@ use std::task::Poll;
 use bytes::Bytes;
 use db::{Clock, Container, Db, Error, Kind};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, DATE};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use storage::RangeStore;
@@ -26,6 +25,7 @@ use crate::authority::Authority;
 use crate::compute::Compute;
 use crate::config::Config;
 use crate::documents::{self, Documents, not_served};
+use crate::headers::{Headers, Name};
 use crate::listen::{self, BodyError, Handler, Limits, Scheme, Source};
 use crate::metadata::Metadata;
 use crate::metrics::{Answered, Metrics};
@@ -61,6 +61,7 @@ struct Admitted {
     action: Action,
     authority: Authority,
     options: Options,
+    /// The URL by which the client came, for those answers that say it.
     endpoint: String,
 }
 
@@ -74,8 +75,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn start(head: &Parts) -> Self {
-        let context = Context::new(&head.headers, head.uri.path());
+    fn start(head: &Parts, headers: &Headers<'_>) -> Self {
+        let context = Context::new(headers, head.uri.path());
         Self { context, started: Instant::now(), kind: "other", charge_ru: 0.0 }
     }
 
@@ -124,11 +125,12 @@ impl<S: RangeStore> Gateway<S> {
     }
 
     async fn exchange(&self, head: &Parts, scheme: Scheme, body: Source) -> Response<Bytes> {
-        let mut exchange = Exchange::start(head);
+        let headers = Headers::new(&head.headers);
+        let mut exchange = Exchange::start(head, &headers);
         let mut response = match cors::preflight(&self.config.cors, &head.method, &head.headers) {
             Some(response) => response,
             None => {
-                let answer = self.answer(&mut exchange, head, scheme, body);
+                let answer = self.answer(&mut exchange, head, &headers, scheme, body);
                 let result = catch_panic(answer).await.unwrap_or_else(|message| {
                     self.metrics.panicked();
                     tracing::error!(message, path = head.uri.path(), "a request hit a fault");
@@ -153,10 +155,11 @@ impl<S: RangeStore> Gateway<S> {
         &self,
         exchange: &mut Exchange,
         head: &Parts,
+        headers: &Headers<'_>,
         scheme: Scheme,
         body: Source,
     ) -> Result<Answer, Refused> {
-        let admitted = match self.admit(exchange, head, scheme) {
+        let admitted = match self.admit(exchange, head, headers, scheme) {
             Ok(admitted) => admitted,
             Err(error) => {
                 body.discard().await;
@@ -172,20 +175,23 @@ impl<S: RangeStore> Gateway<S> {
         &self,
         exchange: &mut Exchange,
         head: &Parts,
+        headers: &Headers<'_>,
         scheme: Scheme,
     ) -> Result<Admitted, Error> {
         let Route { target, subject } = router::route(head.uri.path())?;
         exchange.kind = target.kind();
-        let action = request::action(&head.method, &target, &head.headers)?;
-        let authority = self.authority(&target, &subject, head)?;
-        authority.check(&target, action, &format!("{} {}", head.method, head.uri.path()))?;
-        let options = match target {
+        let action = request::action(&head.method, &target, headers)?;
+        let authority = self.authority(&target, &subject, head, headers)?;
+        authority.check(&target, action, head)?;
+        let (options, endpoint) = match target {
             // A client reads the account before it knows what the account allows.
-            Target::Account | Target::Operator(_) => Options::default(),
-            _ => request::options(&head.headers)?,
+            Target::Account | Target::Operator(_) => {
+                let public_host = self.config.public_host.as_deref();
+                let endpoint = account::endpoint(scheme, &head.uri, &head.headers, public_host);
+                (Options::default(), endpoint)
+            }
+            _ => (request::options(headers)?, String::new()),
         };
-        let public_host = self.config.public_host.as_deref();
-        let endpoint = account::endpoint(scheme, &head.uri, &head.headers, public_host);
         Ok(Admitted { target, action, authority, options, endpoint })
     }
 
@@ -194,14 +200,14 @@ impl<S: RangeStore> Gateway<S> {
         target: &Target,
         subject: &router::Subject,
         head: &Parts,
+        headers: &Headers<'_>,
     ) -> Result<Authority, Error> {
-        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        let authorization = header(AUTHORIZATION.as_str());
+        let authorization = headers.plain(Name::Authorization);
         let is_open = match target {
             Target::Operator(_) => true,
             // Readiness probes ask without a signature, and unlike clients name no version.
             Target::Account => {
-                let is_client = head.headers.contains_key("x-ms-version");
+                let is_client = headers.has(Name::Version);
                 authorization.is_none() && !is_client && !self.config.strict
             }
             _ => false,
@@ -218,8 +224,8 @@ impl<S: RangeStore> Gateway<S> {
             method: head.method.as_str(),
             subject,
             authorization,
-            ms_date: header("x-ms-date"),
-            date: header(DATE.as_str()),
+            ms_date: headers.plain(Name::MsDate),
+            date: headers.plain(Name::Date),
         };
         Authority::verify(&self.db, auth::authenticate(&rules, &signed)?)
     }

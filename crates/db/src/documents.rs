@@ -363,6 +363,7 @@ impl<S: RangeStore> Db<S> {
         key: &PartitionKey,
     ) -> Result<Outcome, Failure> {
         let key = container.full_key(Some(key))?.expect("a key was given");
+        container.check_key_size(&key)?;
         let epk = container.epk(&key);
         let range = container.range_of(&epk).clone();
         let purge = Purge {

@@ -368,8 +368,15 @@ async fn a_container_may_go_while_it_is_written() {
                 if client == 0 && round == 10 {
                     documents.db.delete_container("d", "c", None).await.unwrap();
                 }
-                let body = format!(r#"{{"id":"{client}-{round}","pk":{round}}}"#);
-                let answer = status(&documents.write(&format!("[{round}]"), create(&body)).await);
+                // Every request looks its container up, and may lose it right afterwards.
+                let Ok(container) = documents.db.container("d", "c") else {
+                    answers.push(404);
+                    continue;
+                };
+                let body = create(&format!(r#"{{"id":"{client}-{round}","pk":{round}}}"#));
+                let (key, none) = (key(&format!("[{round}]")), Conditions::default());
+                let result = documents.db.write(&container, Some(&key), body, none).await;
+                let answer = status(&result);
                 assert!(answer == (201, 0) || answer == (404, 0), "{answer:?}");
                 answers.push(answer.0);
             }

@@ -4,13 +4,14 @@
 //! asks the database or goes through a real socket, the gateway and the wire protocol; the answer has
 //! the same form, so whatever differs between the two is a difference that a user can see.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use db::{
     Address, BatchOperation, BatchOutcome, Clock, Conditions, CountingIds, Db, Failure,
     ManualClock, Outcome, Page, Scope, Throughput, Write,
 };
-use storage::RangeStore;
+use storage::{Embedded, InMemory, Options, RangeStore};
 use value::{Object, PartitionKey, Patch, Value};
 
 use crate::support::http::Client;
@@ -92,29 +93,90 @@ pub(crate) struct Refusal {
     pub(crate) charge_ru: f64,
 }
 
+/// Where the data of an account is kept, and how it is found again.
+pub(crate) trait Keeping {
+    type Store: RangeStore;
+
+    /// Opens what is kept; nothing at first.
+    fn open(&self) -> Arc<Self::Store>;
+
+    /// Stops the database so that it can be opened again.
+    fn stop(&self, db: &Db<Self::Store>) -> impl Future<Output = ()>;
+}
+
+/// In memory, as long as the account exists.
+pub(crate) struct KeptInMemory(Arc<InMemory>);
+
+impl KeptInMemory {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(InMemory::new()))
+    }
+}
+
+impl Keeping for KeptInMemory {
+    type Store = InMemory;
+
+    fn open(&self) -> Arc<InMemory> {
+        self.0.clone()
+    }
+
+    /// What is in memory would be lost, so it only loses its database.
+    async fn stop(&self, _db: &Db<InMemory>) {}
+}
+
+/// In a directory.
+pub(crate) struct KeptInDirectory(pub(crate) PathBuf);
+
+impl Keeping for KeptInDirectory {
+    type Store = Embedded;
+
+    fn open(&self) -> Arc<Embedded> {
+        let options = Options { cache_bytes: 4 << 20, memtable_bytes: 4 << 20, worker_threads: 2 };
+        Arc::new(Embedded::open(&self.0, options).expect("the directory can be opened"))
+    }
+
+    async fn stop(&self, db: &Db<Embedded>) {
+        db.close().await.expect("the store can be closed");
+    }
+}
+
 /// An account with an empty database and a clock that moves when told to.
-pub(crate) struct Account<S: RangeStore> {
-    pub(crate) db: Arc<Db<S>>,
+pub(crate) struct Account<K: Keeping> {
+    keeping: K,
+    pub(crate) db: Arc<Db<K::Store>>,
     pub(crate) clock: Arc<ManualClock>,
     client: Option<Client>,
 }
 
-impl<S: RangeStore> Account<S> {
+impl<K: Keeping> Account<K> {
     /// An account whose requests go straight to the database.
-    pub(crate) async fn direct(store: S) -> Self {
+    pub(crate) async fn direct(keeping: K) -> Self {
         let clock = Arc::new(ManualClock::at_ms(START_S * 1_000));
-        let opened = Db::open(Arc::new(store), clock.clone(), &CountingIds::default()).await;
-        let db = opened.expect("an empty store can be opened");
+        let db = open(&keeping, &clock).await;
         let body = Object::from([("id", Value::from(DATABASE))]);
         db.create_database(&body, None).await.expect("the database is new");
-        Self { db, clock, client: None }
+        Self { keeping, db, clock, client: None }
     }
 
     /// An account whose requests go through a server on a free port of the loopback address.
-    pub(crate) async fn over_http(store: S) -> Self {
-        let mut account = Self::direct(store).await;
+    pub(crate) async fn over_http(keeping: K) -> Self {
+        let mut account = Self::direct(keeping).await;
         account.client = Some(Client::serve(account.db.clone()).await);
         account
+    }
+
+    /// The account after its database was stopped and started again.
+    pub(crate) async fn reopened(self) -> Self {
+        let Self { keeping, db, clock, client } = self;
+        keeping.stop(&db).await;
+        // The directory is free only when nobody holds the database any more.
+        drop(db);
+        let db = open(&keeping, &clock).await;
+        let client = match client {
+            Some(_) => Some(Client::serve(db.clone()).await),
+            None => None,
+        };
+        Self { keeping, db, clock, client }
     }
 
     /// Does what a client asks for.
@@ -184,6 +246,11 @@ impl<S: RangeStore> Account<S> {
             }
         }
     }
+}
+
+async fn open<K: Keeping>(keeping: &K, clock: &Arc<ManualClock>) -> Arc<Db<K::Store>> {
+    let opened = Db::open(keeping.open(), clock.clone(), &CountingIds::default()).await;
+    opened.expect("what is stored can be opened")
 }
 
 impl Operation {

@@ -17,8 +17,10 @@
 //! | `usage` | prints how many documents are stored, stale ones included |
 //! | `advance 10s` | moves the clock |
 //! | `sweep` | removes what has expired or was deleted with its partition |
+//! | `reopen` | stops the database and starts it again on what is stored |
 //!
-//! `pk=` takes one path or the levels of a hierarchical key; further options of a container are
+//! `pk=` takes one path, the levels of a hierarchical key, or `none` for a container without partition
+//! key as old clients make them; further options of a container are
 //! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys) and `throughput=N`.
 //!
 //! A `KEY` is a JSON scalar or, for hierarchical keys, an array; `undefined` is the key of documents
@@ -26,7 +28,8 @@
 //! key. An `ID` is a word, or a JSON string.
 //!
 //! Between a verb and its arguments stand conditions: `if-match=E` and `if-none-match=E`, where `E`
-//! is the name of an etag that was printed (`etag#1`), or any other word as it is.
+//! is the name of an etag that was printed (`etag#1`, or `bare-etag#1` for its text without quotes), or
+//! any other word as it is.
 //!
 //! A leading `!` expects a refusal. Tags before the command change what is printed: `[etag]` the
 //! etag, `[charge]` the request charge, `[system]` the system properties, `[quiet]` only the status.
@@ -72,6 +75,7 @@ pub(crate) enum Action {
     Usage,
     Advance { seconds: u64 },
     Sweep,
+    Reopen,
 }
 
 /// Looks up the text that stands behind a name such as `etag#1`.
@@ -140,6 +144,7 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
             Action::Advance { seconds: seconds.parse().map_err(|_| "not a time".to_owned())? }
         }
         "sweep" => Action::Sweep,
+        "reopen" => Action::Reopen,
         _ => Action::One(operation(verb, words, Keys::OfEach)?),
     })
 }
@@ -149,12 +154,12 @@ fn container(words: &mut Words<'_>) -> Result<Action, String> {
     let mut body = Object::from([("id", Value::from(name.as_str()))]);
     let mut throughput = None;
     let mut version = 2;
-    let mut paths = Vec::new();
+    let mut paths: Vec<&str> = Vec::new();
     while !words.rest.is_empty() {
         let word = words.word();
         let (option, text) = word.split_once('=').ok_or_else(|| format!("no option: '{word}'"))?;
         match option {
-            "pk" => paths = text.split(',').map(Value::from).collect(),
+            "pk" => paths = text.split(',').collect(),
             "version" => version = number(text)?,
             "ttl" => drop(body.insert("defaultTtl", number(text)?)),
             "unique" => drop(body.insert("uniqueKeyPolicy", unique_keys(text))),
@@ -162,14 +167,22 @@ fn container(words: &mut Words<'_>) -> Result<Action, String> {
             _ => return Err(format!("unknown option '{option}'")),
         }
     }
-    let kind = if paths.len() > 1 { "MultiHash" } else { "Hash" };
-    let key = Object::from([
-        ("paths", Value::from(paths)),
-        ("kind", Value::from(kind)),
+    body.insert("partitionKey", partition_key(&paths, version));
+    Ok(Action::CreateContainer { name, body, throughput })
+}
+
+fn partition_key(paths: &[&str], version: i64) -> Object {
+    let is_none = paths == ["none"];
+    let paths = if is_none { &["/_partitionKey"] } else { paths };
+    let mut key = Object::from([
+        ("paths", Value::from(paths.iter().map(|path| Value::from(*path)).collect::<Vec<_>>())),
+        ("kind", Value::from(if paths.len() > 1 { "MultiHash" } else { "Hash" })),
         ("version", Value::from(version)),
     ]);
-    body.insert("partitionKey", key);
-    Ok(Action::CreateContainer { name, body, throughput })
+    if is_none {
+        key.insert("systemKey", true);
+    }
+    key
 }
 
 fn unique_keys(text: &str) -> Value {
@@ -267,7 +280,11 @@ impl<'a> Words<'a> {
     }
 
     fn resolved(&self, name: String) -> String {
-        (self.resolve)(&name).unwrap_or(name)
+        let found = match name.strip_prefix("bare-") {
+            Some(name) => (self.resolve)(name).map(|etag| etag.trim_matches('"').to_owned()),
+            None => (self.resolve)(&name),
+        };
+        found.unwrap_or(name)
     }
 
     /// A JSON value as it is written, checked.

@@ -6,28 +6,28 @@
 use std::fmt::Write as _;
 
 use db::Page;
-use storage::RangeStore;
 use value::{Object, Value};
 
-use crate::support::account::{Account, Answer, DATABASE, Refusal, Request, START_S};
+use crate::support::account::{Account, Answer, DATABASE, Keeping, Refusal, Request, START_S};
 use crate::support::command::{Action, Command, Tags, shorten};
 use crate::support::script::{Script, Step};
 
 /// A script under way.
-struct Run<'a, S: RangeStore> {
-    account: &'a Account<S>,
+struct Run<K: Keeping> {
+    /// Missing only while it is reopened.
+    account: Option<Account<K>>,
     container: String,
     etags: Names,
     rids: Names,
 }
 
 /// Runs a script; gives what each block printed.
-pub(crate) async fn run<S: RangeStore>(
-    account: &Account<S>,
+pub(crate) async fn run<K: Keeping>(
+    account: Account<K>,
     script: &Script,
 ) -> Result<Vec<Vec<String>>, String> {
     let (etags, rids) = (Names::new("etag"), Names::new("rid"));
-    let mut run = Run { account, container: String::new(), etags, rids };
+    let mut run = Run { account: Some(account), container: String::new(), etags, rids };
     let mut output = Vec::new();
     for block in &script.blocks {
         let mut printed = Vec::new();
@@ -38,14 +38,18 @@ pub(crate) async fn run<S: RangeStore>(
         }
         output.push(printed);
     }
-    let verified = account.db.verify(|_| {}).map_err(|error| error.to_string())?;
+    let verified = run.account().db.verify(|_| {}).map_err(|error| error.to_string())?;
     match verified.problems.is_empty() {
         true => Ok(output),
         false => Err(format!("what is stored does not fit together: {:#?}", verified.problems)),
     }
 }
 
-impl<S: RangeStore> Run<'_, S> {
+impl<K: Keeping> Run<K> {
+    fn account(&self) -> &Account<K> {
+        self.account.as_ref().expect("the account is there between two steps")
+    }
+
     async fn step(&mut self, step: &Step) -> Result<Vec<String>, String> {
         let Command { tags, expects_refusal, action } =
             Command::parse(step, &|name| self.etags.text_of(name))?;
@@ -78,10 +82,15 @@ impl<S: RangeStore> Run<'_, S> {
             }
             Action::Usage => return self.usage(),
             Action::Advance { seconds } => {
-                self.account.clock.advance_ms(seconds * 1_000);
+                self.account().clock.advance_ms(seconds * 1_000);
                 return Ok(Vec::new());
             }
             Action::Sweep => return self.sweep().await,
+            Action::Reopen => {
+                let account = self.account.take().expect("the account is there between two steps");
+                self.account = Some(account.reopened().await);
+                return Ok(Vec::new());
+            }
         };
         match (self.answer(request, tags).await, expects_refusal) {
             (Ok(lines), false) => Ok(lines),
@@ -96,7 +105,7 @@ impl<S: RangeStore> Run<'_, S> {
     }
 
     fn with_default_ttl(&self, seconds: Option<i64>) -> Result<Request, String> {
-        let current = self.account.db.container(DATABASE, &self.container);
+        let current = self.account().db.container(DATABASE, &self.container);
         let current = current.map_err(|error| error.to_string())?;
         let mut body = Object::clone(&current.resource.body);
         match seconds {
@@ -107,7 +116,7 @@ impl<S: RangeStore> Run<'_, S> {
     }
 
     fn usage(&self) -> Result<Vec<String>, String> {
-        let db = &self.account.db;
+        let db = &self.account().db;
         let container = db.container(DATABASE, &self.container);
         let usage = container.and_then(|container| db.container_usage(&container));
         usage
@@ -116,7 +125,7 @@ impl<S: RangeStore> Run<'_, S> {
     }
 
     async fn sweep(&self) -> Result<Vec<String>, String> {
-        let swept = self.account.db.sweep().await.map_err(|error| error.to_string())?;
+        let swept = self.account().db.sweep().await.map_err(|error| error.to_string())?;
         Ok(vec![format!(
             "{} expired, {} deleted with their partition",
             swept.expired, swept.purged
@@ -127,7 +136,7 @@ impl<S: RangeStore> Run<'_, S> {
         if let Request::Feed { container, key, page } = request {
             return self.feed(&container, key, page, tags).await;
         }
-        let answer = self.account.send(&request).await?;
+        let answer = self.account().send(&request).await?;
         let Answer { status, etag, body, charge_ru, results, .. } = answer;
         let head = Printed { status, substatus: 0, etag, body, message: None, charge_ru };
         let head = self.line(head, tags);
@@ -166,7 +175,7 @@ impl<S: RangeStore> Run<'_, S> {
         loop {
             let container = container.to_owned();
             let request = Request::Feed { container, key: key.clone(), page: page.clone() };
-            let answer = self.account.send(&request).await?;
+            let answer = self.account().send(&request).await?;
             if tags.charge {
                 lines.push(format!("{} RU", answer.charge_ru));
             }

@@ -38,6 +38,13 @@ pub(crate) struct Step {
 
 const RULE: &str = "---";
 
+impl Block {
+    /// Whether the block says what it shows.
+    pub(crate) fn has_comment(&self) -> bool {
+        self.head.first().is_some_and(|line| line.starts_with("# "))
+    }
+}
+
 impl Script {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut blocks = Vec::new();

@@ -219,5 +219,5 @@ pub(crate) fn address(container: &Container, path: &ContainerPath, document: &st
 
 /// A part of the protocol that this version does not have.
 pub(crate) fn not_served(what: &str) -> Error {
-    Error::bad_request(format!("{what} is not served by this version of Orrery"))
+    Error::bad_request(format!("not served by this version of Orrery: {what}"))
 }

@@ -110,9 +110,9 @@ impl ScriptKind {
     /// What people call them.
     pub(crate) fn plural(self) -> &'static str {
         match self {
-            ScriptKind::Procedure => "the stored procedure",
-            ScriptKind::Trigger => "the trigger",
-            ScriptKind::Function => "the user-defined function",
+            ScriptKind::Procedure => "stored procedures",
+            ScriptKind::Trigger => "triggers",
+            ScriptKind::Function => "user-defined functions",
         }
     }
 }

@@ -80,7 +80,7 @@ enum Action {
     Create { id: String, body: Object },
     Upsert { id: String, body: Object },
     Replace { target: Target, id: String, body: Object },
-    Patch { target: Target, patch: Patch, condition: Option<query::Predicate> },
+    Patch { target: Target, patch: Patch, condition: Option<Box<query::Predicate>> },
     Delete { target: Target },
     Read { target: Target },
 }
@@ -123,6 +123,7 @@ pub(crate) fn prepare(
             let condition = patch.condition.as_deref().map(query::condition).transpose();
             let condition = condition.map_err(|error| Error::bad_request(error.message()))?;
             let target = target(container, address);
+            let condition = condition.map(Box::new);
             (Action::Patch { target, patch, condition }, required(container, given)?)
         }
         Write::Delete { address } => {

@@ -1,7 +1,7 @@
 //! A container: where its documents live and which rules they follow.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use storage::RangeId;
 use value::{
@@ -41,8 +41,43 @@ pub(crate) struct Range {
     pub(crate) storage: RangeId,
     pub(crate) epk: EpkRange,
     pub(crate) parents: Vec<String>,
-    /// Whether partitions of this range wait to be purged; readers look for them only then.
-    pub(crate) purging: AtomicBool,
+    pub(crate) purges: Purges,
+}
+
+/// Which versions of a range may hold documents that were purged and not yet removed.
+///
+/// Readers are many and purges are few, so a reader looks for purged partitions only where there can
+/// be some. Both numbers only grow: a purge and a sweep at the same time cannot undo each other's
+/// word, and a reader that holds an older version still looks.
+#[derive(Debug, Default)]
+pub(crate) struct Purges {
+    /// The newest commit that purged a partition.
+    newest: AtomicU64,
+    /// The newest version that was seen without any purge left.
+    cleared: AtomicU64,
+}
+
+impl Purges {
+    /// A partition was purged by the commit of this lsn.
+    pub(crate) fn began(&self, lsn: u64) {
+        self.newest.fetch_max(lsn, Ordering::SeqCst);
+    }
+
+    /// At this lsn all purges were done.
+    pub(crate) fn ended(&self, lsn: u64) {
+        self.cleared.fetch_max(lsn, Ordering::SeqCst);
+    }
+
+    /// Whether there is anything to remove.
+    pub(crate) fn are_waiting(&self) -> bool {
+        let cleared = self.cleared.load(Ordering::SeqCst);
+        self.newest.load(Ordering::SeqCst) > cleared
+    }
+
+    /// Whether this version may hold purged documents.
+    pub(crate) fn may_concern(&self, lsn: u64) -> bool {
+        self.are_waiting() || lsn < self.cleared.load(Ordering::SeqCst)
+    }
 }
 
 /// How many documents a range can number: 20 bits of a document's ordinal are the range's.
@@ -151,5 +186,30 @@ impl Container {
         let Some(default) = self.policies.default_ttl else { return false };
         let seconds = if header.ttl == 0 { default } else { i64::from(header.ttl) };
         u64::try_from(seconds).is_ok_and(|seconds| header.ts + seconds <= now_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_look_for_purges_where_there_may_be_some() {
+        let purges = Purges::default();
+        assert!(!purges.are_waiting() && !purges.may_concern(5));
+        purges.began(10);
+        assert!(purges.are_waiting() && purges.may_concern(9) && purges.may_concern(10));
+        // The sweep saw version 12 without a purge, while another one was committed as 14.
+        purges.began(14);
+        purges.ended(12);
+        assert!(purges.are_waiting() && purges.may_concern(14));
+        purges.ended(15);
+        assert!(!purges.are_waiting());
+        // Whoever read version 14 before the sweep was done still has the documents before him.
+        assert!(purges.may_concern(14) && !purges.may_concern(15));
+        // Word of an old purge or sweep that comes late changes nothing.
+        purges.began(13);
+        purges.ended(11);
+        assert!(!purges.are_waiting() && !purges.may_concern(15));
     }
 }

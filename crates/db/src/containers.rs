@@ -1,7 +1,6 @@
 //! Containers as resources: created, replaced, deleted, and the ranges they are cut into.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::{Operation, RangeId, RangeStore, Snapshot, Stop, SubmitError, View};
 use value::{
@@ -9,7 +8,7 @@ use value::{
 };
 
 use crate::catalog::{Catalog, Database};
-use crate::container::{Container, Range};
+use crate::container::{Container, Purges, Range};
 use crate::database::{Db, check_room, forget_container};
 use crate::meta::{Change, MetaKind};
 use crate::offer::Throughput;
@@ -314,7 +313,7 @@ fn new_ranges(next: &mut crate::meta::Settings, count: usize) -> Vec<Arc<Range>>
             storage: RangeId(next.last_range),
             epk,
             parents: Vec::new(),
-            purging: AtomicBool::new(false),
+            purges: Purges::default(),
         })
     });
     ranges.collect()
@@ -394,12 +393,6 @@ fn load_range(stored: &Value) -> Result<Arc<Range>> {
         storage: RangeId(number("storage")?),
         epk: EpkRange { min: bound("min")?, max: bound("max")? },
         parents: parents.collect(),
-        purging: AtomicBool::new(false),
+        purges: Purges::default(),
     }))
-}
-
-impl Range {
-    pub(crate) fn is_purging(&self) -> bool {
-        self.purging.load(Ordering::SeqCst)
-    }
 }

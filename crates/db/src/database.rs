@@ -1,7 +1,6 @@
 //! The database server as a whole: opening it, and databases within it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -50,10 +49,13 @@ impl<S: RangeStore> Db<S> {
         let catalog = crate::load::catalog(&snapshot)?;
         for container in catalog.containers() {
             for range in &container.ranges {
-                let header = store.snapshot(range.storage)?.get(&key::header())?;
+                let snapshot = store.snapshot(range.storage)?;
+                let header = snapshot.get(&key::header())?;
                 let header = header.ok_or_else(|| crate::row::corrupt("range without header"))?;
                 let header = RangeHeader::decode(&header)?;
-                range.purging.store(header.purges > 0, Ordering::SeqCst);
+                if header.purges > 0 {
+                    range.purges.began(snapshot.lsn());
+                }
             }
         }
         let db = Arc::new(Self {

@@ -1,7 +1,6 @@
 //! Requests about documents: single writes, batches, point reads, feeds.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use storage::{Committed, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
@@ -346,7 +345,7 @@ impl<S: RangeStore> Db<S> {
         if container.is_expired(&item.header, self.clock.now_s()) {
             return Ok(None);
         }
-        if range.is_purging()
+        if range.purges.may_concern(snapshot.lsn())
             && let Some(cutoff) = snapshot.get(&partition.row(key::Kind::Purge))?
             && item.header.lsn <= row::decode_u64(&cutoff)?
         {
@@ -376,7 +375,7 @@ impl<S: RangeStore> Db<S> {
                 SubmitError::Storage(error) => Error::from(error),
                 SubmitError::Refused(error, _) => error,
             })?;
-        range.purging.store(true, Ordering::SeqCst);
+        range.purges.began(committed.lsn);
         let at = Position { range: range.id.clone(), lsn: committed.lsn, document_lsn: None };
         Ok(Outcome { status: 200, document: None, etag: None, at, charge: Charge::METADATA_WRITE })
     }

@@ -101,7 +101,8 @@ impl<S: RangeStore> Db<S> {
                 }
                 (None, _) => Bound::Included(from),
             };
-            let purged = if range.is_purging() { purged(&snapshot)? } else { HashMap::new() };
+            let purged =
+                if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };
             slices.push_back(Slice { snapshot, range, from, to, purged });
         }
         let container = container.clone();

@@ -5,7 +5,6 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
@@ -52,7 +51,8 @@ impl<S: RangeStore> Db<S> {
         range: &Range,
         swept: &mut Swept,
     ) -> Result<()> {
-        if range.is_purging() {
+        let container = &self.as_defined_now(container)?;
+        if range.purges.are_waiting() {
             self.sweep_purges(container, range, swept).await?;
         }
         let Some(default) = container.policies.default_ttl else { return Ok(()) };
@@ -107,7 +107,8 @@ impl<S: RangeStore> Db<S> {
         loop {
             let snapshot = self.store.snapshot(range.storage)?;
             let Some((purge, cutoff)) = rows_between(&snapshot, &from, &to, 1)?.pop() else {
-                break;
+                range.purges.ended(snapshot.lsn());
+                return Ok(());
             };
             let cutoff = row::decode_u64(&cutoff)?;
             let (partition, _) =
@@ -116,14 +117,14 @@ impl<S: RangeStore> Db<S> {
             swept.purged +=
                 self.remove(container, range, places, Some((partition, cutoff))).await?;
         }
-        if self.range_header(range)?.purges == 0 {
-            range.purging.store(false, Ordering::SeqCst);
-            // A purge may have come between the two lines above.
-            if self.range_header(range)?.purges > 0 {
-                range.purging.store(true, Ordering::SeqCst);
-            }
-        }
-        Ok(())
+    }
+
+    /// The container as it is defined now: a sweep takes its time, and a time to live that has
+    /// changed meanwhile holds at once.
+    fn as_defined_now(&self, container: &Container) -> Result<Arc<Container>> {
+        let catalog = self.catalog.load();
+        let now = catalog.containers().find(|now| now.rid == container.rid).cloned();
+        now.ok_or_else(Error::not_found)
     }
 
     async fn remove(
@@ -134,7 +135,8 @@ impl<S: RangeStore> Db<S> {
         purge: Option<(PartitionPrefix, u64)>,
     ) -> Result<u64> {
         let now_s = self.clock.now_s();
-        let remove = Remove { container: container.clone(), places, purge, now_s };
+        let container = self.as_defined_now(container)?;
+        let remove = Remove { container, places, purge, now_s };
         settled(self.store.submit(range.storage, remove).await)
     }
 

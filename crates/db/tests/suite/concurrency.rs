@@ -390,3 +390,34 @@ async fn a_container_may_go_while_it_is_written() {
     documents.verify();
     assert_eq!(documents.db.stats().unwrap().documents, 0);
 }
+
+/// A sweep goes over many containers and takes its time. What it began to look at under one time to
+/// live must not be removed when another one holds by then.
+#[tokio::test]
+async fn a_sweep_goes_by_the_definition_that_holds() {
+    let (db, clock) = support::in_memory().await;
+    let brief = by_pk_with(r#""defaultTtl":5"#);
+    for name in ["a", "b", "c"] {
+        let container = support::create_container(&db, name, &brief, None).await;
+        for id in 0..3 {
+            let body = create(&format!(r#"{{"id":"{id}","pk":"x"}}"#));
+            db.write(&container, None, body, Conditions::default()).await.unwrap();
+        }
+    }
+    clock.advance_ms(5_000);
+    let mut sweep = Box::pin(db.sweep());
+    // The sweep starts, and waits for its first commit.
+    tokio::select! {
+        biased;
+        swept = &mut sweep => panic!("{swept:?} before the first commit"),
+        () = std::future::ready(()) => {}
+    }
+    let mut lasting = support::object(BY_PK);
+    lasting.insert("id", "c");
+    db.replace_container("d", "c", &lasting, None).await.unwrap();
+    let container = db.container("d", "c").unwrap();
+    assert_eq!(feed(&db, &container, &Scope::default(), None).len(), 3);
+    assert_eq!(sweep.await.unwrap().expired, 6);
+    assert_eq!(feed(&db, &container, &Scope::default(), None).len(), 3, "they came back");
+    support::verify(&db);
+}

@@ -33,7 +33,8 @@ fn rid_of(outcome: &Outcome) -> Address {
 #[tokio::test]
 async fn each_operation_with_and_without_a_document() {
     let body = r#"{"id":"a","pk":"x"}"#;
-    let operations: [(&str, fn() -> Write, Status, Status); 5] = [
+    type Make = fn() -> Write;
+    let operations: [(&str, Make, Status, Status); 5] = [
         ("create", || create(r#"{"id":"a","pk":"x"}"#), (409, 0), (201, 0)),
         ("upsert", || upsert(r#"{"id":"a","pk":"x"}"#), (200, 0), (201, 0)),
         ("replace", || replace("a", r#"{"id":"a","pk":"x"}"#), (200, 0), (404, 0)),

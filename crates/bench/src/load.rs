@@ -136,11 +136,16 @@ pub(crate) async fn reads(
     documents: u64,
     time: Duration,
 ) -> Result<f64, Failure> {
-    rate(connections, time, move |worker, step, mut connection| async move {
-        let number = (worker * 7_919 + step * 104_729) % documents;
-        read(&mut connection, number).await?;
-        Ok(connection)
-    }, port)
+    rate(
+        connections,
+        time,
+        move |worker, step, mut connection| async move {
+            let number = (worker * 7_919 + step * 104_729) % documents;
+            read(&mut connection, number).await?;
+            Ok(connection)
+        },
+        port,
+    )
     .await
 }
 
@@ -151,20 +156,25 @@ pub(crate) async fn creates(
     round: u64,
     time: Duration,
 ) -> Result<f64, Failure> {
-    rate(connections, time, move |worker, step, mut connection| async move {
-        let number = step * 64 + worker;
-        let key = format!("[\"{}\"]", partition(number));
-        let call = Call {
-            method: Method::POST,
-            kind: "docs",
-            link: CONTAINER,
-            path: DOCUMENTS,
-            headers: &[("x-ms-documentdb-partitionkey", &key)],
-            body: Bytes::from(document(&format!("c{round}-{worker}-{step}"), number)),
-        };
-        expect(connection.call(call).await?, 201)?;
-        Ok(connection)
-    }, port)
+    rate(
+        connections,
+        time,
+        move |worker, step, mut connection| async move {
+            let number = step * 64 + worker;
+            let key = format!("[\"{}\"]", partition(number));
+            let call = Call {
+                method: Method::POST,
+                kind: "docs",
+                link: CONTAINER,
+                path: DOCUMENTS,
+                headers: &[("x-ms-documentdb-partitionkey", &key)],
+                body: Bytes::from(document(&format!("c{round}-{worker}-{step}"), number)),
+            };
+            expect(connection.call(call).await?, 201)?;
+            Ok(connection)
+        },
+        port,
+    )
     .await
 }
 

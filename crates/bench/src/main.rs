@@ -56,7 +56,8 @@ fn settings() -> Result<Settings, Failure> {
         Settings { rows: Vec::new(), documents: 1_000_000, measure: Duration::from_secs(10) };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut number = || words.next().ok_or("a number is missing")?.parse::<u64>().map_err(Failure::from);
+        let mut number =
+            || words.next().ok_or("a number is missing")?.parse::<u64>().map_err(Failure::from);
         match word.as_str() {
             "--documents" => settings.documents = number()?,
             "--seconds" => settings.measure = Duration::from_secs(number()?),
@@ -105,7 +106,11 @@ async fn small(report: &mut Report, directory: &std::path::Path) -> Result<(), F
 }
 
 /// Start and memory with many documents.
-async fn large(report: &mut Report, settings: &Settings, data: &std::path::Path) -> Result<(), Failure> {
+async fn large(
+    report: &mut Report,
+    settings: &Settings,
+    data: &std::path::Path,
+) -> Result<(), Failure> {
     let documents = settings.documents;
     eprintln!("loading {documents} documents through bulk requests");
     let server = Server::start(data).await?;
@@ -115,16 +120,31 @@ async fn large(report: &mut Report, settings: &Settings, data: &std::path::Path)
     let rate = documents as f64 / started.elapsed().as_secs_f64();
     report.row("–", &format!("bulk load of {documents} documents"), format!("{rate:.0}/s"), "");
     let memory = server.memory_bytes()?;
-    report.row("B2", &format!("memory after loading {documents} documents"), mebibytes(memory), "budget 400 MB");
+    report.row(
+        "B2",
+        &format!("memory after loading {documents} documents"),
+        mebibytes(memory),
+        "budget 400 MB",
+    );
     server.stop().await?;
 
     let started = Instant::now();
     let server = Server::start(data).await?;
     load::read_one(server.port, 0).await?;
-    report.row("B1", &format!("start to first answer, {documents} documents"), millis(started.elapsed()), "budget 1 s");
+    report.row(
+        "B1",
+        &format!("start to first answer, {documents} documents"),
+        millis(started.elapsed()),
+        "budget 1 s",
+    );
     load::reads(server.port, CONNECTIONS, documents, Duration::from_secs(5)).await?;
     let memory = server.memory_bytes()?;
-    report.row("B2", &format!("memory with {documents} documents, after reads"), mebibytes(memory), "budget 400 MB");
+    report.row(
+        "B2",
+        &format!("memory with {documents} documents, after reads"),
+        mebibytes(memory),
+        "budget 400 MB",
+    );
     server.kill().await?;
 
     let started = Instant::now();
@@ -163,9 +183,21 @@ async fn throughput(
         }
         let ours = median(&mut ours);
         report.rate("B3", "point reads, 64 connections", ours, None, "");
-        report.rate("", "bare hyper responder", median(&mut bare), Some(ours), "budget at least 0.6");
+        report.rate(
+            "",
+            "bare hyper responder",
+            median(&mut bare),
+            Some(ours),
+            "budget at least 0.6",
+        );
         if postgres.is_some() {
-            report.rate("", "PostgreSQL prepared select", median(&mut theirs), Some(ours), "budget more than 1");
+            report.rate(
+                "",
+                "PostgreSQL prepared select",
+                median(&mut theirs),
+                Some(ours),
+                "budget more than 1",
+            );
         }
         responder.stop().await?;
     }
@@ -181,9 +213,21 @@ async fn throughput(
         }
         let ours = median(&mut ours);
         report.rate("B4", "durable creates, 64 connections", ours, None, "");
-        report.rate("", "the engine committing the same keys", median(&mut bare), Some(ours), "budget at least 0.8");
+        report.rate(
+            "",
+            "the engine committing the same keys",
+            median(&mut bare),
+            Some(ours),
+            "budget at least 0.8",
+        );
         if postgres.is_some() {
-            report.rate("", "PostgreSQL jsonb with GIN", median(&mut theirs), Some(ours), "budget at least 1.5");
+            report.rate(
+                "",
+                "PostgreSQL jsonb with GIN",
+                median(&mut theirs),
+                Some(ours),
+                "budget at least 1.5",
+            );
         }
     }
     server.stop().await

@@ -30,7 +30,12 @@ impl Postgres {
             let _ = run(Command::new("chmod").arg("o+x").arg(parent)).await;
         }
         let data = directory.join("data");
-        let initdb = as_user(&binaries.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).stdout(Stdio::null()).status().await?;
+        let initdb = as_user(&binaries.join("initdb"))
+            .args(["-A", "trust", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .status()
+            .await?;
         if !initdb.success() {
             return Err("initdb failed".into());
         }
@@ -80,8 +85,7 @@ impl Postgres {
             self.documents - 1
         );
         let mut psql = Command::new("psql");
-        psql
-            .arg("-h")
+        psql.arg("-h")
             .arg(&self.directory)
             .args(["-U", USER, "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1", "-c"])
             .arg(script);

@@ -15,7 +15,14 @@ impl Report {
     }
 
     /// A rate; for an anchor, with how many times its rate Orrery's is.
-    pub(crate) fn rate(&mut self, name: &str, what: &str, rate: f64, ours: Option<f64>, remark: &str) {
+    pub(crate) fn rate(
+        &mut self,
+        name: &str,
+        what: &str,
+        rate: f64,
+        ours: Option<f64>,
+        remark: &str,
+    ) {
         let figure = match ours {
             None => format!("{rate:.0}/s"),
             Some(ours) => format!("{rate:.0}/s, ratio {:.2}", ours / rate),

@@ -11,6 +11,7 @@ use value::{
 use crate::policy::Policies;
 use crate::resource::Resource;
 use crate::row::ItemHeader;
+use crate::session::Position;
 use crate::{Error, Kind, Result};
 
 /// A container as requests use it. Replaced as a whole when its definition changes.
@@ -107,6 +108,12 @@ impl Container {
     /// How many ranges the container is cut into.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// Where a request is served: a range of this container, at a version.
+    pub(crate) fn position(&self, range: &Range, lsn: u64) -> Position {
+        let version = self.rid.number;
+        Position { range: range.id.clone(), version, lsn, document_lsn: None }
     }
 
     pub(crate) fn epk(&self, key: &PartitionKey) -> Epk {

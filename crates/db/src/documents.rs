@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::{Committed, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
+use storage::{Operation, RangeStore, Snapshot, Stop, SubmitError, View};
 use value::{Document, DocumentRid, PartitionKey};
 
 use crate::charge::Charge;
@@ -117,6 +117,9 @@ pub struct Page {
     pub continuation: Option<String>,
 }
 
+/// How a commit ended, and where; a fault of the storage has no place.
+type Done = Result<(Position, Vec<Written>), (Refused, Option<Position>)>;
+
 /// Pages are cut when they have so many rows or bytes.
 pub(crate) const PAGE_ITEMS: usize = 1_000;
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -135,12 +138,14 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<Outcome, Failure> {
         let prepared = write::prepare(container, key, write, conditions)?;
         let range = self.range_for(container, &prepared);
-        let mut written = self.commit(container, range.clone(), vec![prepared]).await.map_err(
-            |(refused, at)| Failure { error: refused.error, at, charge: Charge::MINIMUM },
-        )?;
-        let one = written.output.pop().expect("one write gives one result");
-        let at =
-            Position { range: range.id.clone(), lsn: written.lsn, document_lsn: one.document_lsn };
+        let committed = self.commit(container, range, vec![prepared]).await;
+        let (mut at, mut written) = committed.map_err(|(refused, at)| Failure {
+            error: refused.error,
+            at,
+            charge: Charge::MINIMUM,
+        })?;
+        let one = written.pop().expect("one write gives one result");
+        at.document_lsn = one.document_lsn;
         Ok(Outcome {
             status: one.status,
             document: one.document,
@@ -159,8 +164,7 @@ impl<S: RangeStore> Db<S> {
         container: &Arc<Container>,
         range: Arc<Range>,
         writes: Vec<Prepared>,
-    ) -> impl Future<Output = Result<Committed<Vec<Written>>, (Refused, Option<Position>)>> + use<S>
-    {
+    ) -> impl Future<Output = Done> + use<S> {
         let answer_bytes_max = if writes.len() > 1 { PAGE_BYTES } else { usize::MAX };
         let commit = Commit {
             container: container.clone(),
@@ -170,11 +174,14 @@ impl<S: RangeStore> Db<S> {
         };
         // The order of writes is the order of these calls: see `RangeStore::submit`.
         let submitted = self.store.submit(range.storage, commit);
+        let container = container.clone();
         async move {
-            submitted.await.map_err(|error| match error {
+            let committed = submitted.await;
+            let committed =
+                committed.map(|done| (container.position(&range, done.lsn), done.output));
+            committed.map_err(|error| match error {
                 SubmitError::Refused(refused, lsn) => {
-                    let at = Position { range: range.id.clone(), lsn, document_lsn: None };
-                    (refused, Some(at))
+                    (refused, Some(container.position(&range, lsn)))
                 }
                 SubmitError::Storage(error) => (Refused { at: 0, error: error.into() }, None),
             })
@@ -193,7 +200,8 @@ impl<S: RangeStore> Db<S> {
         let full = container.full_key(Some(key))?.expect("a key was given");
         let range = container.range_of(&container.epk(&full)).clone();
         if let Some(session) = session {
-            session.check(&range.id, self.store.snapshot(range.storage)?.lsn())?;
+            let lsn = self.store.snapshot(range.storage)?.lsn();
+            session.check(&container.position(&range, lsn))?;
         }
         let count = operations.len();
         let mut writes = Vec::with_capacity(count);
@@ -203,11 +211,9 @@ impl<S: RangeStore> Db<S> {
                 Err(error) => return Ok(rolled_back(count, &Refused { at, error }, None)),
             }
         }
-        match self.commit(container, range.clone(), writes).await {
-            Ok(committed) => {
-                let at =
-                    Position { range: range.id.clone(), lsn: committed.lsn, document_lsn: None };
-                let results: Vec<_> = committed.output.into_iter().map(result_of).collect();
+        match self.commit(container, range, writes).await {
+            Ok((at, written)) => {
+                let results: Vec<_> = written.into_iter().map(result_of).collect();
                 let charge = results.iter().map(|result| result.charge).sum();
                 Ok(BatchOutcome { results, at: vec![at], charge })
             }
@@ -247,7 +253,7 @@ impl<S: RangeStore> Db<S> {
                         "the partition key of the operation lies in another range",
                     ));
                 }
-                Ok((range.clone(), self.commit(container, range, vec![prepared])))
+                Ok(self.commit(container, range, vec![prepared]))
             });
             if continue_on_error {
                 waiting.push(submitted);
@@ -285,11 +291,11 @@ impl<S: RangeStore> Db<S> {
         let range = container.range_of(&epk);
         let snapshot = self.store.snapshot(range.storage)?;
         let lsn = snapshot.lsn();
-        let mut at = Position { range: range.id.clone(), lsn, document_lsn: None };
+        let mut at = container.position(range, lsn);
         let failed =
             |error, at: &Position| Failure { error, at: Some(at.clone()), charge: Charge::MINIMUM };
         if let Some(session) = session {
-            session.check(&range.id, lsn)?;
+            session.check(&at)?;
         }
         let partition = PartitionPrefix::new(&epk, &key);
         let item = self
@@ -376,7 +382,7 @@ impl<S: RangeStore> Db<S> {
                 SubmitError::Refused(error, _) => error,
             })?;
         range.purges.began(committed.lsn);
-        let at = Position { range: range.id.clone(), lsn: committed.lsn, document_lsn: None };
+        let at = container.position(&range, committed.lsn);
         Ok(Outcome { status: 200, document: None, etag: None, at, charge: Charge::METADATA_WRITE })
     }
 
@@ -417,20 +423,12 @@ impl<S: RangeStore> Db<S> {
 }
 
 /// Waits for one operation of a bulk request; says whether it succeeded.
-async fn settle(
-    outcome: &mut BatchOutcome,
-    submitted: Result<(
-        Arc<Range>,
-        impl Future<Output = Result<Committed<Vec<Written>>, (Refused, Option<Position>)>>,
-    )>,
-) -> bool {
+async fn settle(outcome: &mut BatchOutcome, submitted: Result<impl Future<Output = Done>>) -> bool {
     let (result, at) = match submitted {
         Err(error) => (failed_result(&error), None),
-        Ok((range, submitted)) => match submitted.await {
-            Ok(mut committed) => {
-                let written = committed.output.pop().expect("one write gives one result");
-                let at =
-                    Position { range: range.id.clone(), lsn: committed.lsn, document_lsn: None };
+        Ok(submitted) => match submitted.await {
+            Ok((at, mut written)) => {
+                let written = written.pop().expect("one write gives one result");
                 (result_of(written), Some(at))
             }
             Err((refused, at)) => (failed_result(&refused.error), at),

@@ -86,10 +86,11 @@ impl<S: RangeStore> Db<S> {
         for (range, from, to) in intervals {
             let snapshot = self.store.snapshot(range.storage)?;
             let lsn = snapshot.lsn();
+            let position = container.position(&range, lsn);
             if let Some(session) = session {
-                session.check(&range.id, lsn)?;
+                session.check(&position)?;
             }
-            at.push(Position { range: range.id.clone(), lsn, document_lsn: None });
+            at.push(position);
             let from = match (&after, &after_epk) {
                 (Some(_), Some(epk)) if *epk >= range.epk.max => continue,
                 (Some(after), _) => {

@@ -7,6 +7,8 @@
 //!
 //! `ORRERY_CRASH_ROUNDS` sets how often; the default is small enough for every test run.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where a script would")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -123,18 +125,28 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
 
 fn document(client: u64, id: &str, number: u64) -> String {
     // The unique key has the id in it, so that it is free exactly when the document is gone.
-    format!(r#"{{"id":"{id}","pk":"p{client}","u":"{id}","n":{number},"fill":"{}"}}"#, "x".repeat(200))
+    format!(
+        r#"{{"id":"{id}","pk":"p{client}","u":"{id}","n":{number},"fill":"{}"}}"#,
+        "x".repeat(200)
+    )
 }
 
 /// Writes until the server is gone.
-async fn write(client: u64, port: u16, known: &mut Known, dice: &mut Dice, acknowledged: &AtomicU64) {
+async fn write(
+    client: u64,
+    port: u16,
+    known: &mut Known,
+    dice: &mut Dice,
+    acknowledged: &AtomicU64,
+) {
     let Ok(mut connection) = Connection::open(port).await else { return };
     let key = format!(r#"["p{client}"]"#);
     loop {
@@ -173,16 +185,14 @@ async fn write(client: u64, port: u16, known: &mut Known, dice: &mut Dice, ackno
                     ("x-ms-cosmos-batch-atomic", "True"),
                 ];
                 let body = format!("[{}]", operations.join(","));
-                let call =
-                    connection.call("POST", "docs", (CONTAINER, &documents), &headers, body);
+                let call = connection.call("POST", "docs", (CONTAINER, &documents), &headers, body);
                 (call.await, 200)
             }
             _ => {
                 let id = format!("c{client}-{number}");
                 let body = document(client, &id, number);
                 known.pending = BTreeMap::from([(id, Some(number))]);
-                let call =
-                    connection.call("POST", "docs", (CONTAINER, &documents), &headers, body);
+                let call = connection.call("POST", "docs", (CONTAINER, &documents), &headers, body);
                 (call.await, 201)
             }
         };

@@ -100,7 +100,7 @@ pub(crate) async fn bulk(port: u16, count: u64, connections: usize) -> Result<()
                     body,
                 };
                 expect(connection.call(call).await?, 200)?;
-                if from % 100_000 == 0 && from > 0 {
+                if from.is_multiple_of(100_000) && from > 0 {
                     eprintln!("{from} documents");
                 }
             }

@@ -239,6 +239,10 @@ fn apply_one(root: &mut Value, operation: &PatchOperation) -> Applied {
         PatchKind::Increment => increment(root, path, value()?),
         PatchKind::Move => {
             let from = operation.from.as_ref().ok_or_else(|| "from is missing".to_owned())?;
+            if from == path {
+                // Stays where it is, but must be there.
+                return target(root, path).ok_or_else(|| absent(path, "removed"))?.map(|_| ());
+            }
             let moved = take(root, from)?;
             put(root, path, moved, &PUT_BY_MOVE)
         }
@@ -514,7 +518,9 @@ mod tests {
         check_error(r#"{"a":1}"#, patch, "For Operation(1): Node(/a/b) to be removed is absent");
         let within = r#"[{"op":"move","from":"/a/0","path":"/a/2"}]"#;
         check(r#"{"a":[1,2,3]}"#, within, r#"{"a":[2,3,1]}"#);
-        check(r#"{"a":1}"#, r#"[{"op":"move","from":"/a","path":"/a"}]"#, r#"{"a":1}"#);
+        let still = r#"[{"op":"move","from":"/a","path":"/a"}]"#;
+        check(r#"{"a":1,"b":2}"#, still, r#"{"a":1,"b":2}"#);
+        check_error(r#"{"b":2}"#, still, "For Operation(1): Node(/a) to be removed is absent");
         let up = r#"[{"op":"move","from":"/a/b","path":"/a"}]"#;
         check(r#"{"a":{"b":1}}"#, up, r#"{"a":1}"#);
         let down = r#"[{"op":"move","from":"/a","path":"/a/b"}]"#;

@@ -453,6 +453,7 @@ async fn a_replace_may_rename() {
 async fn documents_are_found_by_resource_id_in_their_partition_only() {
     let documents = Documents::new(BY_PK).await;
     let created = documents.must(X, create(r#"{"id":"a","pk":"x"}"#)).await;
+    documents.must(r#"["y"]"#, create(r#"{"id":"a","pk":"y"}"#)).await;
     let container = support::create_container(&documents.db, "other", BY_PK, None).await;
     let write = create(r#"{"id":"a","pk":"x"}"#);
     let other =

@@ -57,6 +57,8 @@ const Y: &str = r#"["y"]"#;
 const WORK: &[Step] = &[
     CreateDatabase("d"),
     CreateDatabase("d"),
+    // A second attempt succeeds where the first one failed on the way.
+    CreateContainer("c", 20_000),
     CreateContainer("c", 20_000),
     CreateContainer("gone", 400),
     CreateUser("u"),
@@ -298,6 +300,7 @@ impl<O: OrderedStore> Work<O> {
             let failures_before = work.told.failures;
             let status = work.perform(*step).await;
             work.told.answered(*step, status);
+            assert!(status < 500 || !work.shows(*step), "{step:?} failed, but it shows");
             // A second failure without a second fault: the engine has closed itself.
             let closed = failures_before >= 2 && !matches!(step, Advance(_) | Sweep);
             assert!(!closed || status >= 400, "{step:?} succeeded after a failed write");
@@ -305,6 +308,17 @@ impl<O: OrderedStore> Work<O> {
         // Whether closing succeeds changes nothing about what was told.
         let _ = work.db.close().await;
         work.told
+    }
+
+    /// Whether the catalog has what a step creates: never before it is stored.
+    fn shows(&self, step: Step) -> bool {
+        match step {
+            CreateDatabase(name) => self.db.database(name).is_ok(),
+            CreateContainer(name, _) => self.db.container("d", name).is_ok(),
+            CreateUser(name) => self.db.user("d", name).is_ok(),
+            CreateEncryptionKey(name) => self.db.encryption_key("d", name).is_ok(),
+            _ => false,
+        }
     }
 
     async fn perform(&mut self, step: Step) -> u16 {
@@ -507,6 +521,11 @@ async fn check(survivor: Memory, told: &Told) {
     check_ranges(&db, engine.as_ref(), told);
     let after = Object::from([("id", "after")]);
     db.create_database(&after, None).await.unwrap();
+    db.create_container("after", &definition("c", None), None, false).await.unwrap();
+    let container = db.container("after", "c").unwrap();
+    let write = create(r#"{"id":"a","pk":"x"}"#);
+    db.write(&container, None, write, Conditions::default()).await.unwrap();
+    verify(&db);
     db.close().await.unwrap();
 }
 

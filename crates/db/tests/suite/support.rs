@@ -262,9 +262,10 @@ pub(crate) fn feed<S: RangeStore>(
             assert!(texts.len() <= items_max);
         }
         rows.extend(texts.iter().map(|text| Value::parse(text).unwrap()));
-        continuation = next;
-        if continuation.is_none() {
+        if next.is_none() {
             return rows;
         }
+        assert_ne!(next, page.continuation, "a feed comes to its end");
+        continuation = next;
     }
 }

@@ -12,7 +12,7 @@ use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::key::{self, PartitionPrefix};
 use crate::row::{self, Item};
-use crate::scan::Scope;
+use crate::scan::{Scope, Start};
 use crate::session::{Position, Session};
 use crate::transaction::{Transaction, Written};
 use crate::write::{self, Address, Commit, Conditions, Prepared, Refused, Write};
@@ -398,8 +398,8 @@ impl<S: RangeStore> Db<S> {
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
-        let after = cursor.as_ref().map(|cursor| &cursor.place[..]);
-        let mut scan = self.scan(container, scope, after, session)?;
+        let start = cursor.as_ref().map_or(Start::Beginning, |cursor| Start::After(&cursor.place));
+        let mut scan = self.scan(container, scope, start, session)?;
         let mut feed =
             FeedPage { at: scan.at.clone(), charge: Charge::MINIMUM, ..Default::default() };
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);

@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::{RangeStore, Snapshot};
-use value::{EpkRange, Object, Value};
+use storage::RangeStore;
+use value::{Document, EpkRange, Object, Value};
 
 use crate::charge::Charge;
 use crate::container::Container;
 use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::documents::{Failure, FeedPage, PAGE_BYTES, PAGE_ITEMS, Page};
-use crate::policy::{CompositePath, Order, Segment};
+use crate::policy::{CompositePath, Geospatial, Order, Segment};
 use crate::resource::Resource;
-use crate::scan::{Scan, Scope};
+use crate::scan::{Scan, Scope, Start};
 use crate::session::Session;
 use crate::{Error, Kind, Result, routing};
 
@@ -32,6 +32,8 @@ pub struct QueryText {
 
 /// How long a request may work on a page.
 const PAGE_MS: u64 = 5_000;
+/// How long a query may work in all: a page that can be cut is cut before.
+const QUERY_MS: u64 = 2 * PAGE_MS;
 /// A result that must be given whole may be so large.
 const WHOLE_BYTES: usize = 32 * 1024 * 1024;
 
@@ -92,101 +94,61 @@ impl<S: RangeStore> Db<S> {
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         if !prepared.is_streaming() {
-            let scan = self.scan(container, scope, None, session)?;
+            let scan = self.scan(container, scope, Start::Beginning, session)?;
             return self.query_whole(&prepared, scan);
         }
-        let resumed = self.resume(container, &prepared, scope, cursor, session)?;
-        self.query_page(&prepared, resumed, page, &subject)
-    }
-
-    /// Goes on where a page was cut; in the middle of a document if its rows did not fit.
-    fn resume(
-        &self,
-        container: &Arc<Container>,
-        prepared: &query::Prepared,
-        scope: &Scope,
-        cursor: Option<Cursor>,
-        session: Option<&Session>,
-    ) -> Result<Resumed<S::Snapshot>> {
-        let Some(cursor) = cursor else {
-            let scan = self.scan(container, scope, None, session)?;
-            return Ok(Resumed { scan, rest: Vec::new(), place: None, taken: 0 });
+        let start = match &cursor {
+            None => Start::Beginning,
+            // A page may end in the middle of a document whose rows did not fit.
+            Some(Cursor { place, rows_taken: Some(_) }) => Start::At(place),
+            Some(Cursor { place, rows_taken: None }) => Start::After(place),
         };
-        let scan = self.scan(container, scope, Some(&cursor.place), session)?;
-        let mut rest = Vec::new();
-        let taken = cursor.rows_taken.unwrap_or(0);
-        if cursor.rows_taken.is_some()
-            && let Some(document) = self.document_at(container, scope, &cursor.place)?
-        {
-            prepared.rows_of(&document, &mut rest).map_err(refused)?;
-            rest.drain(..(taken as usize).min(rest.len()));
-        }
-        Ok(Resumed { scan, rest, place: Some(cursor.place), taken })
+        let scan = self.scan(container, scope, start, session)?;
+        self.query_page(&prepared, scan, cursor.as_ref(), page, &subject)
     }
 
-    /// The document at a place, if it is there and in scope.
-    fn document_at(
-        &self,
-        container: &Arc<Container>,
-        scope: &Scope,
-        place: &[u8],
-    ) -> Result<Option<Value>> {
-        // A scan that starts just before the place finds it first, with all checks of a scan.
-        let before = place.split_last().map(|(_, rest)| rest.to_vec()).unwrap_or_default();
-        let mut scan = match crate::key::PartitionPrefix::of(&before) {
-            Some(_) => self.scan(container, scope, Some(&before), None)?,
-            None => self.scan(container, scope, None, None)?,
-        };
-        while let Some(visited) = scan.next()? {
-            if visited.place >= place {
-                let found = visited.place == place;
-                return Ok(found.then(|| visited.item.document.to_value()));
-            }
-        }
-        Ok(None)
-    }
-
+    /// Fills a page document by document.
     fn query_page(
         &self,
         prepared: &query::Prepared,
-        resumed: Resumed<S::Snapshot>,
+        mut scan: Scan<S::Snapshot>,
+        resumed: Option<&Cursor>,
         page: &Page,
         subject: &Subject<'_>,
     ) -> Result<FeedPage, Failure> {
-        let Resumed { mut scan, mut rest, mut place, mut taken } = resumed;
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         let deadline_ms = self.clock.now_ms().saturating_add(PAGE_MS);
         let charge = scan.at.iter().map(|_| Charge::QUERY_BASE).sum();
         let mut feed = FeedPage { at: scan.at.clone(), charge, ..Default::default() };
         let mut bytes = 0;
-        loop {
-            for (used, row) in rest.iter().enumerate() {
-                let text = row.to_text();
+        while let Some(visited) = scan.next()? {
+            feed.charge += Charge::load(visited.item.document.text().len());
+            // Rows of this document that the client has from the page before.
+            let taken = match resumed {
+                Some(cursor) if cursor.place == visited.place => cursor.rows_taken.unwrap_or(0),
+                _ => 0,
+            };
+            let rows = rows_of(prepared, &visited.item.document)?;
+            for (number, text) in rows.into_iter().enumerate().skip(taken as usize) {
                 let full = feed.rows.len() >= items_max
                     || (!feed.rows.is_empty() && bytes + text.len() > PAGE_BYTES);
                 if full {
-                    let place = place.unwrap_or_default();
-                    let rows = taken + u32::try_from(used).unwrap_or(u32::MAX);
-                    let cursor = Cursor { place, rows_taken: Some(rows) };
+                    let rows_taken = Some(u32::try_from(number).unwrap_or(u32::MAX));
+                    let cursor = Cursor { place: visited.place.to_vec(), rows_taken };
                     feed.continuation = Some(cursor.sign(&self.signing, subject));
                     return Ok(feed);
                 }
                 bytes += text.len();
                 feed.charge += Charge::output(text.len());
-                feed.rows.push(Bytes::from(text));
+                feed.rows.push(text);
             }
-            if place.is_some() && self.clock.now_ms() > deadline_ms {
-                let cursor = Cursor { place: place.unwrap_or_default(), rows_taken: None };
+            if self.clock.now_ms() > deadline_ms {
+                let cursor = Cursor { place: visited.place.to_vec(), rows_taken: None };
                 feed.continuation = Some(cursor.sign(&self.signing, subject));
                 return Ok(feed);
             }
-            let Some(visited) = scan.next()? else { return Ok(feed) };
-            feed.charge += Charge::load(visited.item.document.text().len());
-            rest.clear();
-            taken = 0;
-            place = Some(visited.place.to_vec());
-            prepared.rows_of(&visited.item.document.to_value(), &mut rest).map_err(refused)?;
         }
+        Ok(feed)
     }
 
     fn query_whole(
@@ -283,7 +245,7 @@ impl<S: RangeStore> Db<S> {
     fn prepare(&self, query: &QueryText, container: Option<&Container>) -> Result<query::Prepared> {
         let clock = self.clock.clone();
         let now_ms = clock.now_ms();
-        let deadline_ms = now_ms.saturating_add(PAGE_MS);
+        let deadline_ms = now_ms.saturating_add(QUERY_MS);
         let limits = query::Limits {
             memory_bytes_max: QUERY_BYTES,
             is_expired: Arc::new(move || clock.now_ms() > deadline_ms),
@@ -291,6 +253,7 @@ impl<S: RangeStore> Db<S> {
         let now_ticks = i64::try_from(now_ms.saturating_mul(10_000)).unwrap_or(i64::MAX);
         let mut options = query::Options::new(now_ticks, now_ms, limits);
         if let Some(container) = container {
+            check_geometry(container, &query.text)?;
             let computed =
                 container.policies.computed.iter().map(|property| query::ComputedProperty {
                     name: property.name.clone(),
@@ -317,10 +280,26 @@ fn composite_indexes(container: &Container) -> Vec<Vec<query::CompositeKey>> {
     indexes.filter_map(|index| index.iter().map(key).collect()).collect()
 }
 
-struct Resumed<P: Snapshot> {
-    scan: Scan<P>,
-    /// Rows of the last document that the client does not have yet.
-    rest: Vec<Value>,
-    place: Option<Vec<u8>>,
-    taken: u32,
+/// The rows that a document gives; where they are the document itself, its stored text.
+fn rows_of(prepared: &query::Prepared, document: &Document) -> Result<Vec<Bytes>> {
+    let value = document.to_value();
+    if prepared.returns_documents() {
+        let kept = prepared.keeps(&value).map_err(refused)?;
+        return Ok(if kept { vec![document.text()] } else { Vec::new() });
+    }
+    let mut rows = Vec::new();
+    prepared.rows_of(&value, &mut rows).map_err(refused)?;
+    Ok(rows.iter().map(|row| Bytes::from(row.to_text())).collect())
+}
+
+/// Spatial functions compute on the ellipsoid; on a container whose points lie in a plane they would
+/// give wrong answers.
+fn check_geometry(container: &Container, text: &str) -> Result<()> {
+    let spatial = text.as_bytes().windows(3).any(|word| word.eq_ignore_ascii_case(b"ST_"));
+    if container.policies.geospatial == Geospatial::Geometry && spatial {
+        return Err(Error::bad_request(
+            "spatial functions are not served for containers with geospatialConfig 'Geometry' yet",
+        ));
+    }
+    Ok(())
 }

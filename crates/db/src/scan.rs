@@ -38,6 +38,15 @@ impl Scope {
     }
 }
 
+/// Where a scan starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start<'a> {
+    Beginning,
+    /// With the document at this place, if it is still there.
+    At(&'a [u8]),
+    After(&'a [u8]),
+}
+
 /// A part of a range that is to be read.
 struct Slice<P> {
     snapshot: P,
@@ -70,17 +79,21 @@ const CHUNK_ITEMS: usize = 256;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 impl<S: RangeStore> Db<S> {
-    /// Starts a scan after a place, or from the beginning.
+    /// Starts a scan.
     pub(crate) fn scan(
         &self,
         container: &Arc<Container>,
         scope: &Scope,
-        after: Option<&[u8]>,
+        start: Start<'_>,
         session: Option<&Session>,
     ) -> Result<Scan<S::Snapshot>> {
         let now_s = self.clock.now_s();
         let (intervals, prefix) = intervals(container, scope)?;
-        let after_epk = after.map(epk_of).transpose()?;
+        let start = match start {
+            Start::Beginning => None,
+            Start::At(place) => Some((Bound::Included(key::item(place)), epk_of(place)?)),
+            Start::After(place) => Some((Bound::Excluded(key::item(place)), epk_of(place)?)),
+        };
         let mut slices = VecDeque::new();
         let mut at = Vec::new();
         for (range, from, to) in intervals {
@@ -91,16 +104,17 @@ impl<S: RangeStore> Db<S> {
                 session.check(&position)?;
             }
             at.push(position);
-            let from = match (&after, &after_epk) {
-                (Some(_), Some(epk)) if *epk >= range.epk.max => continue,
-                (Some(after), _) => {
-                    let after = key::item(after);
-                    if after >= to {
-                        continue;
-                    }
-                    if after >= from { Bound::Excluded(after) } else { Bound::Included(from) }
+            let from = match &start {
+                Some((_, epk)) if *epk >= range.epk.max => continue,
+                Some((Bound::Included(place) | Bound::Excluded(place), _)) if *place >= to => {
+                    continue;
                 }
-                (None, _) => Bound::Included(from),
+                Some((bound @ (Bound::Included(place) | Bound::Excluded(place)), _))
+                    if *place >= from =>
+                {
+                    bound.clone()
+                }
+                _ => Bound::Included(from),
             };
             let purged =
                 if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };

@@ -6,7 +6,10 @@
 //! After reopening the server must be in one of these states, whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use db::{
     Conditions, Container, CountingIds, Db, Failure, ManualClock, Outcome, Position, Result, Scope,
@@ -605,5 +608,54 @@ fn every_call_may_be_the_last() {
             met += 1;
         }
         assert!(met > 150, "the work meets too few crashes: {met}");
+    }
+}
+
+/// Polls a future so often and then drops it, as happens to a request whose client has left.
+async fn abandoned<T>(work: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut work = pin!(work);
+    let mut left = polls;
+    poll_fn(|context| match left.checked_sub(1) {
+        None => Poll::Ready(None),
+        Some(rest) => {
+            left = rest;
+            work.as_mut().poll(context).map(Some)
+        }
+    })
+    .await
+}
+
+/// Does all of the work, but leaves one step after so many polls; says whether it was done by then.
+async fn abandon(leave_at: usize, polls: usize) -> bool {
+    let memory = Memory::new();
+    let clock = support::clock();
+    let db = support::open(Engine::with_store(memory.clone()).unwrap(), &clock).await;
+    let mut work = Work { db, clock, told: Told::nothing() };
+    let mut done = true;
+    for (at, step) in WORK.iter().enumerate() {
+        if at == leave_at {
+            done = abandoned(work.perform(*step), polls).await.is_some();
+            continue;
+        }
+        let status = work.perform(*step).await;
+        assert!(status < 500, "{step:?} after {:?} was left", WORK[leave_at]);
+    }
+    // Whoever changes metadata now waits for what is still under way.
+    let last = Object::from([("id", "last")]);
+    work.db.create_database(&last, None).await.unwrap();
+    let seen = observe(&work.db);
+    verify(&work.db);
+    work.db.close().await.unwrap();
+    let db = support::open(Engine::with_store(memory).unwrap(), &work.clock).await;
+    assert_eq!(observe(&db), seen, "after {:?} was left at poll {polls}", WORK[leave_at]);
+    verify(&db);
+    done
+}
+
+#[test]
+fn clients_may_leave_at_any_moment() {
+    for leave_at in 0..WORK.len() {
+        let polls = (1..).find(|polls| block_on(abandon(leave_at, *polls)));
+        assert!(polls.is_some());
     }
 }

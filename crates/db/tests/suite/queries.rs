@@ -1,0 +1,157 @@
+//! Queries as requests see them: scopes, pages that go on, and what is refused.
+
+use db::{Kind, Page, QueryText, Scope};
+use storage::InMemory;
+use value::{Epk, EpkRange, PartitionKey, Value};
+
+use crate::support::{BY_PK, Documents, by_pk_with, create};
+
+fn query(text: &str) -> QueryText {
+    QueryText { text: text.to_owned(), parameters: Vec::new() }
+}
+
+fn everywhere() -> Scope {
+    Scope { cross_partition: true, ..Scope::default() }
+}
+
+/// All rows of a query, fetched in pages of the given size.
+fn rows(
+    documents: &Documents<InMemory>,
+    text: &str,
+    scope: &Scope,
+    items_max: Option<usize>,
+) -> Result<Vec<String>, db::Error> {
+    let mut rows = Vec::new();
+    let mut continuation = None;
+    loop {
+        let page = Page { items_max, continuation };
+        let answer = documents.db.query(&documents.container, &query(text), scope, &page, None);
+        let answer = answer.map_err(|failure| failure.error)?;
+        assert!(items_max.is_none_or(|max| answer.rows.len() <= max), "the page is too long");
+        let texts = answer.rows.iter().map(|row| String::from_utf8(row.to_vec()));
+        rows.extend(texts.map(|text| text.expect("rows are text")));
+        continuation = answer.continuation;
+        if continuation.is_none() {
+            return Ok(rows);
+        }
+    }
+}
+
+async fn with_lists() -> Documents<InMemory> {
+    let documents = Documents::with_ranges(BY_PK, 3).await;
+    for number in 0..20 {
+        let pk = number % 5;
+        let list: Vec<String> = (0..number % 4).map(|at| format!("\"{number}-{at}\"")).collect();
+        let body = format!(
+            r#"{{"id":"d{number:02}","pk":"p{pk}","n":{number},"list":[{}]}}"#,
+            list.join(",")
+        );
+        documents.must(&format!("[\"p{pk}\"]"), create(&body)).await;
+    }
+    documents
+}
+
+#[tokio::test]
+async fn pages_of_any_size_give_the_same_rows() {
+    let documents = with_lists().await;
+    for text in [
+        "SELECT * FROM c",
+        "SELECT * FROM c WHERE c.n > 7",
+        "SELECT VALUE c.id FROM c",
+        "SELECT c.id, l FROM c JOIN l IN c.list",
+        "SELECT VALUE l FROM c JOIN l IN c.list JOIN m IN c.list WHERE l != m",
+    ] {
+        let whole = rows(&documents, text, &everywhere(), None).unwrap();
+        assert!(whole.len() > 10, "{text}: {whole:?}");
+        for items_max in [1, 2, 3, 7, 100] {
+            let paged = rows(&documents, text, &everywhere(), Some(items_max)).unwrap();
+            assert_eq!(paged, whole, "{text} in pages of {items_max}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn stored_texts_come_back_as_they_are() {
+    let documents = Documents::new(BY_PK).await;
+    documents.must(r#"["a"]"#, create(r#"{"id":"1","pk":"a","n":1.50,"m":1E2,"z":-0}"#)).await;
+    let all = rows(&documents, "SELECT * FROM c WHERE c.n = 1.5", &everywhere(), None).unwrap();
+    assert!(all[0].starts_with(r#"{"id":"1","pk":"a","n":1.50,"m":1E2,"z":-0,"_rid":"#), "{all:?}");
+}
+
+#[tokio::test]
+async fn a_query_stays_within_its_scope() {
+    let documents = with_lists().await;
+    let key = |text: &str| Some(PartitionKey::parse_header(text).unwrap());
+    let one = Scope { key: key(r#"["p1"]"#), ..Scope::default() };
+    let ids = rows(&documents, "SELECT VALUE c.id FROM c", &one, Some(2)).unwrap();
+    assert_eq!(ids, [r#""d01""#, r#""d06""#, r#""d11""#, r#""d16""#]);
+
+    // The slices of the hash space, and the ranges, each give their part and together all.
+    let ranges = documents.db.partition_key_ranges(&documents.container).unwrap().ranges;
+    let mut by_range = Vec::new();
+    let mut by_epk = Vec::new();
+    for range in &ranges {
+        let text = |name: &str| range.get(name).and_then(Value::as_str).unwrap().to_owned();
+        let scope = Scope { range: Some(text("id")), ..Scope::default() };
+        by_range.extend(rows(&documents, "SELECT * FROM c", &scope, Some(3)).unwrap());
+        let (min, max) = (text("minInclusive"), text("maxExclusive"));
+        let epk = EpkRange { min: Epk::parse(&min).unwrap(), max: Epk::parse(&max).unwrap() };
+        let scope = Scope { epk: Some(epk), ..Scope::default() };
+        by_epk.extend(rows(&documents, "SELECT * FROM c", &scope, Some(3)).unwrap());
+    }
+    let all = rows(&documents, "SELECT * FROM c", &everywhere(), None).unwrap();
+    assert_eq!(by_range, all);
+    assert_eq!(by_epk, all);
+
+    let gone = Scope { range: Some("99".to_owned()), ..Scope::default() };
+    let error = rows(&documents, "SELECT * FROM c", &gone, None).unwrap_err();
+    assert_eq!(error.kind, Kind::RangeGone);
+}
+
+#[tokio::test]
+async fn crossing_partitions_must_be_allowed_or_not_needed() {
+    let documents = with_lists().await;
+    let confined = Scope::default();
+    let error = rows(&documents, "SELECT * FROM c WHERE c.n = 1", &confined, None).unwrap_err();
+    assert!(error.message.contains("Cross partition query is required but disabled"), "{error}");
+    let by_filter = "SELECT VALUE c.id FROM c WHERE c.pk = 'p2' AND c.n > 5";
+    let ids = rows(&documents, by_filter, &confined, None).unwrap();
+    assert_eq!(ids, [r#""d07""#, r#""d12""#, r#""d17""#]);
+}
+
+#[tokio::test]
+async fn sorted_and_counted_results_come_whole() {
+    let documents = with_lists().await;
+    let count = rows(&documents, "SELECT VALUE COUNT(1) FROM c", &everywhere(), None).unwrap();
+    assert_eq!(count, ["20"]);
+    let top = "SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n DESC";
+    assert_eq!(rows(&documents, top, &everywhere(), None).unwrap(), ["19", "18", "17"]);
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_its_query() {
+    let documents = with_lists().await;
+    let page = Page { items_max: Some(1), continuation: None };
+    let first = documents.db.query(
+        &documents.container,
+        &query("SELECT * FROM c"),
+        &everywhere(),
+        &page,
+        None,
+    );
+    let continuation = first.unwrap().continuation;
+    let page = Page { items_max: Some(1), continuation };
+    let other = query("SELECT c.id FROM c");
+    let error = documents.db.query(&documents.container, &other, &everywhere(), &page, None);
+    assert_eq!(error.unwrap_err().error.kind, Kind::BadRequest);
+}
+
+#[tokio::test]
+async fn spatial_functions_are_refused_where_points_lie_in_a_plane() {
+    let plane = Documents::new(&by_pk_with(r#""geospatialConfig":{"type":"Geometry"}"#)).await;
+    let text = "SELECT * FROM c WHERE ST_DISTANCE(c.a, c.b) < 1";
+    let error = rows(&plane, text, &everywhere(), None).unwrap_err();
+    assert!(error.message.contains("Geometry"), "{error}");
+    let globe = Documents::new(BY_PK).await;
+    assert_eq!(rows(&globe, text, &everywhere(), None), Ok(Vec::new()));
+}

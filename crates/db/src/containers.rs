@@ -68,7 +68,7 @@ impl<S: RangeStore> Db<S> {
         let name = resource::name_of(body)?;
         let (policies, definition) = policy::check_new(body, allow_missing_key)?;
         let throughput = throughput.map(Throughput::checked).transpose()?;
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let catalog = self.catalog.load_full();
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         if owner.containers.contains_key(&name) {
@@ -87,8 +87,8 @@ impl<S: RangeStore> Db<S> {
         let rid = ContainerRid::new(owner.rid, next.next_number());
         let count = throughput.map_or(1, Throughput::range_count);
         let ranges = new_ranges(&mut next, count);
-        self.publish(&mut settings, next.clone(), Catalog::clone(&catalog), Change::default())
-            .await?;
+        let unchanged = Catalog::clone(&catalog);
+        let settings = self.publish(settings, next.clone(), unchanged, Change::default()).await?;
         self.create_ranges(rid, &ranges).await?;
 
         let stamp = self.stamp(&mut next);
@@ -117,7 +117,7 @@ impl<S: RangeStore> Db<S> {
         let mut owner = Database::clone(&owner);
         owner.insert_container(Arc::new(container));
         catalog.insert_database(Arc::new(owner));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(resource)
     }
 
@@ -149,7 +149,7 @@ impl<S: RangeStore> Db<S> {
         body: &Object,
         if_match: Option<&str>,
     ) -> Result<Resource> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let current = owner.container(container).cloned().ok_or_else(Error::not_found)?;
@@ -184,7 +184,7 @@ impl<S: RangeStore> Db<S> {
         let mut owner = Database::clone(&owner);
         owner.insert_container(Arc::new(replaced));
         catalog.insert_database(Arc::new(owner));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(resource)
     }
 
@@ -195,7 +195,7 @@ impl<S: RangeStore> Db<S> {
         container: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let container = owner.container(container).cloned().ok_or_else(Error::not_found)?;
@@ -206,7 +206,7 @@ impl<S: RangeStore> Db<S> {
         owner.remove_container(&container.id);
         catalog.insert_database(Arc::new(owner));
         let next = settings.clone();
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         self.erase_ranges(&container).await
     }
 

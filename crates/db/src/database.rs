@@ -1,11 +1,13 @@
 //! The database server as a whole: opening it, and databases within it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use ring::hmac;
-use storage::{META_RANGE, RangeStore, Snapshot, SubmitError};
+use storage::{Committed, META_RANGE, RangeStore, Snapshot, SubmitError};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use value::{DatabaseRid, Etag, Object};
 
 use crate::catalog::{Catalog, Database, User};
@@ -24,8 +26,8 @@ use crate::{Error, Kind, Result, key};
 pub struct Db<S: RangeStore> {
     pub(crate) store: Arc<S>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) catalog: ArcSwap<Catalog>,
-    pub(crate) settings: tokio::sync::Mutex<Settings>,
+    pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) settings: Arc<Mutex<Settings>>,
     pub(crate) signing: hmac::Key,
 }
 
@@ -61,8 +63,8 @@ impl<S: RangeStore> Db<S> {
         let db = Arc::new(Self {
             store,
             clock,
-            catalog: ArcSwap::from_pointee(catalog),
-            settings: tokio::sync::Mutex::new(settings),
+            catalog: Arc::new(ArcSwap::from_pointee(catalog)),
+            settings: Arc::new(Mutex::new(settings)),
             signing,
         });
         db.erase_leftovers(&snapshot).await?;
@@ -99,26 +101,36 @@ impl<S: RangeStore> Db<S> {
     }
 
     pub(crate) async fn commit_meta(&self, change: Change) -> Result<()> {
-        match self.store.submit(META_RANGE, change).await {
-            Ok(_) => Ok(()),
-            Err(SubmitError::Storage(error)) => Err(error.into()),
-            Err(SubmitError::Refused(never, _)) => match never {},
-        }
+        settled(self.store.submit(META_RANGE, change).await)
+    }
+
+    /// Waits for other changes of the catalog to be done.
+    pub(crate) async fn lock_settings(&self) -> OwnedMutexGuard<Settings> {
+        self.settings.clone().lock_owned().await
     }
 
     /// Stores a change of the catalog and makes it visible.
+    ///
+    /// A request is dropped when its client leaves, but what it submitted is stored all the same, and
+    /// what is stored must show. So this runs to its end by itself, and the next change waits for it.
     pub(crate) async fn publish(
         &self,
-        current: &mut Settings,
+        mut current: OwnedMutexGuard<Settings>,
         next: Settings,
         catalog: Catalog,
         mut change: Change,
-    ) -> Result<()> {
+    ) -> Result<OwnedMutexGuard<Settings>> {
         change.put(MetaKind::Settings, "", next.encode());
-        self.commit_meta(change).await?;
-        *current = next;
-        self.catalog.store(Arc::new(catalog));
-        Ok(())
+        let submitted = self.store.submit(META_RANGE, change);
+        let visible = self.catalog.clone();
+        let publishing = tokio::spawn(async move {
+            settled(submitted.await)?;
+            *current = next;
+            visible.store(Arc::new(catalog));
+            Ok(current)
+        });
+        let stopping = |_| Error::new(Kind::Unavailable, "the server is stopping");
+        publishing.await.map_err(stopping)?
     }
 
     /// The stamp of the change that is being made.
@@ -163,7 +175,7 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<Resource> {
         let name = resource::name_of(body)?;
         let throughput = throughput.map(Throughput::checked).transpose()?;
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         if catalog.databases.contains_key(&name) {
             return Err(resource::name_taken());
@@ -185,13 +197,13 @@ impl<S: RangeStore> Db<S> {
             throughput.create(&mut next, &mut catalog, &mut change, &resource, &stamp);
         }
         catalog.insert_database(Arc::new(Database::new(rid, resource.clone())));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(resource)
     }
 
     /// Deletes a database with everything in it.
     pub async fn delete_database(&self, name: &str, if_match: Option<&str>) -> Result<()> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let database = catalog.database(name).cloned().ok_or_else(Error::not_found)?;
         database.resource.check_match(if_match)?;
@@ -212,7 +224,7 @@ impl<S: RangeStore> Db<S> {
         }
         catalog.remove_database(&database.resource.id);
         let next = settings.clone();
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         for container in database.containers.values() {
             self.erase_ranges(container).await?;
         }
@@ -282,8 +294,14 @@ async fn first_settings<S: RangeStore>(store: &S, ids: &dyn Ids) -> Result<Setti
     };
     let mut change = Change::default();
     change.put(MetaKind::Settings, "", settings.encode());
-    match store.submit(META_RANGE, change).await {
-        Ok(_) => Ok(settings),
+    settled(store.submit(META_RANGE, change).await)?;
+    Ok(settings)
+}
+
+/// What became of a change of metadata, which is never refused.
+fn settled(result: Result<Committed<()>, SubmitError<Infallible>>) -> Result<()> {
+    match result {
+        Ok(_) => Ok(()),
         Err(SubmitError::Storage(error)) => Err(error.into()),
         Err(SubmitError::Refused(never, _)) => match never {},
     }

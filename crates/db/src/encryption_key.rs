@@ -56,7 +56,7 @@ impl<S: RangeStore> Db<S> {
                 "The input content is invalid because the required properties - '{missing}' - are missing"
             )));
         }
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let mut next = settings.clone();
@@ -86,7 +86,7 @@ impl<S: RangeStore> Db<S> {
         let mut owner = Database::clone(&owner);
         owner.encryption_keys.insert(name, Arc::new(key));
         catalog.insert_database(Arc::new(owner));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(resource)
     }
 
@@ -97,7 +97,7 @@ impl<S: RangeStore> Db<S> {
         key: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let key = owner.encryption_key(key)?.clone();
@@ -108,6 +108,7 @@ impl<S: RangeStore> Db<S> {
         owner.encryption_keys.remove(&key.resource.id);
         catalog.insert_database(Arc::new(owner));
         let next = settings.clone();
-        self.publish(&mut settings, next, catalog, change).await
+        self.publish(settings, next, catalog, change).await?;
+        Ok(())
     }
 }

@@ -205,7 +205,7 @@ impl<S: RangeStore> Db<S> {
             Error::bad_request("the offer needs 'content', an object with its throughput")
         })?;
         let throughput = Throughput::of_content(content, migrate)?.checked()?;
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let current = catalog.offers.get(&rid).cloned().ok_or_else(Error::not_found)?;
         current.check_match(if_match)?;
@@ -230,7 +230,7 @@ impl<S: RangeStore> Db<S> {
         let mut change = Change::default();
         change.put_object(MetaKind::Offer, &offer.rid, &offer.body);
         catalog.offers.insert(rid, Arc::new(offer.clone()));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(offer)
     }
 

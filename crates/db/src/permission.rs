@@ -166,7 +166,7 @@ impl<S: RangeStore> Db<S> {
         let seconds = token_lifetime(token_seconds)?;
         let name = resource::name_of(body)?;
         let definition = definition(body)?;
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let user = owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
@@ -207,7 +207,7 @@ impl<S: RangeStore> Db<S> {
         owner.users.insert(user.resource.id.clone(), Arc::new(user));
         catalog.insert_database(Arc::new(owner));
         let answer = self.with_token(&catalog, &permission, seconds);
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(answer)
     }
 
@@ -219,7 +219,7 @@ impl<S: RangeStore> Db<S> {
         permission: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let user = owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
@@ -233,7 +233,8 @@ impl<S: RangeStore> Db<S> {
         owner.users.insert(user.resource.id.clone(), Arc::new(user));
         catalog.insert_database(Arc::new(owner));
         let next = settings.clone();
-        self.publish(&mut settings, next, catalog, change).await
+        self.publish(settings, next, catalog, change).await?;
+        Ok(())
     }
 
     /// The permission as clients get it: with a new token.

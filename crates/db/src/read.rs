@@ -79,7 +79,8 @@ impl<S: RangeStore> Db<S> {
             let definition = &container.policies.partition_key;
             scope.key = routing::fixed_key(definition, &query.text, &query.parameters);
         }
-        if scope.is_everything() {
+        // A container without a partition key has one partition, which nothing can cross.
+        if scope.is_everything() && !container.policies.partition_key.system_key {
             return Err(Error::bad_request(
                 "Cross partition query is required but disabled. Please set \
                  x-ms-documentdb-query-enablecrosspartition to true, specify \

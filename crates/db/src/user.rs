@@ -49,7 +49,7 @@ impl<S: RangeStore> Db<S> {
         if_match: Option<&str>,
     ) -> Result<Resource> {
         let name = resource::name_of(body)?;
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let mut next = settings.clone();
@@ -87,7 +87,7 @@ impl<S: RangeStore> Db<S> {
         }
         owner.users.insert(name, Arc::new(user));
         catalog.insert_database(Arc::new(owner));
-        self.publish(&mut settings, next, catalog, change).await?;
+        self.publish(settings, next, catalog, change).await?;
         Ok(resource)
     }
 
@@ -98,7 +98,7 @@ impl<S: RangeStore> Db<S> {
         user: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let mut settings = self.settings.lock().await;
+        let settings = self.lock_settings().await;
         let mut catalog = Catalog::clone(&self.catalog.load());
         let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
         let user = owner.user(user).cloned().ok_or_else(Error::not_found)?;
@@ -112,6 +112,7 @@ impl<S: RangeStore> Db<S> {
         owner.users.remove(&user.resource.id);
         catalog.insert_database(Arc::new(owner));
         let next = settings.clone();
-        self.publish(&mut settings, next, catalog, change).await
+        self.publish(settings, next, catalog, change).await?;
+        Ok(())
     }
 }

@@ -114,6 +114,13 @@ async fn crossing_partitions_must_be_allowed_or_not_needed() {
     let confined = Scope::default();
     let error = rows(&documents, "SELECT * FROM c WHERE c.n = 1", &confined, None).unwrap_err();
     assert!(error.message.contains("Cross partition query is required but disabled"), "{error}");
+    let legacy = Documents::new(
+        r#"{"partitionKey":{"paths":["/_partitionKey"],"kind":"Hash","version":2,"systemKey":true}}"#,
+    )
+    .await;
+    legacy.must("[]", create(r#"{"id":"1"}"#)).await;
+    assert_eq!(rows(&legacy, "SELECT VALUE c.id FROM c", &confined, None).unwrap(), [r#""1""#]);
+
     let by_filter = "SELECT VALUE c.id FROM c WHERE c.pk = 'p2' AND c.n > 5";
     let ids = rows(&documents, by_filter, &confined, None).unwrap();
     assert_eq!(ids, [r#""d07""#, r#""d12""#, r#""d17""#]);

@@ -218,8 +218,10 @@ impl<S: RangeStore> Db<S> {
                 Ok(BatchOutcome { results, at: vec![at], charge })
             }
             // A fault of the storage concerns the whole request, not one operation.
-            Err((refused, None)) => Err(refused.error.into()),
-            Err((refused, Some(at))) => Ok(rolled_back(count, &refused, Some(at))),
+            Err((refused, at)) if at.is_none() || refused.error.kind.status() >= 500 => {
+                Err(Failure { error: refused.error, at, charge: Charge::MINIMUM })
+            }
+            Err((refused, at)) => Ok(rolled_back(count, &refused, at)),
         }
     }
 
@@ -373,6 +375,7 @@ impl<S: RangeStore> Db<S> {
         let range = container.range_of(&epk).clone();
         let purge = Purge {
             container: container.clone(),
+            range: range.clone(),
             partition: PartitionPrefix::new(&epk, &key),
             now_s: self.clock.now_s(),
         };
@@ -381,7 +384,6 @@ impl<S: RangeStore> Db<S> {
                 SubmitError::Storage(error) => Error::from(error),
                 SubmitError::Refused(error, _) => error,
             })?;
-        range.purges.began(committed.lsn);
         let at = container.position(&range, committed.lsn);
         Ok(Outcome { status: 200, document: None, etag: None, at, charge: Charge::METADATA_WRITE })
     }
@@ -499,6 +501,7 @@ fn rolled_back(count: usize, refused: &Refused, at: Option<Position>) -> BatchOu
 /// Marks everything in a partition as deleted.
 struct Purge {
     container: Arc<Container>,
+    range: Arc<Range>,
     partition: PartitionPrefix,
     now_s: u64,
 }
@@ -520,6 +523,8 @@ impl Operation for Purge {
         }
         let cutoff = txn.lsn().to_be_bytes();
         txn.view.put(&row, Bytes::copy_from_slice(&cutoff));
+        // Said here and not after the commit: the request may be dropped when its client leaves.
+        self.range.purges.began(txn.lsn());
         txn.touch();
         txn.finish();
         Ok(())

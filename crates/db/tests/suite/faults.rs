@@ -420,6 +420,8 @@ impl<O: OrderedStore> Work<O> {
             Ok(outcome) => {
                 outcome.at.iter().for_each(|at| self.learn(container, at));
                 let mut statuses = outcome.results.iter().map(|result| result.status);
+                // A fault is not the fault of one operation.
+                assert!(statuses.clone().all(|status| status < 500));
                 statuses.find(|status| *status >= 400 && *status != 424).unwrap_or(200)
             }
             Err(failure) => failure.error.kind.status(),

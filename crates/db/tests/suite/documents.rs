@@ -3,7 +3,7 @@
 use db::{
     Address, BatchOperation, Conditions, Failure, Kind, Outcome, Page, SIZE_MAX, Scope, Write,
 };
-use storage::InMemory;
+use storage::{Engine, InMemory, Memory};
 use value::{EpkRange, Value, even_split};
 
 use crate::support::{
@@ -804,6 +804,31 @@ async fn a_changed_default_applies_at_once_to_what_is_there() {
     documents.redefine(BY_PK).await;
     assert_eq!(documents.ids(&Scope::default()), ["never"], "what was swept is gone");
     documents.verify();
+}
+
+#[tokio::test]
+async fn time_never_goes_back_where_documents_are() {
+    let memory = Memory::new();
+    let clock = support::clock();
+    clock.advance_ms(100_000);
+    let db = support::open(Engine::with_store(memory.clone()).unwrap(), &clock).await;
+    let container = support::container(&db, &with_ttl(Some(10))).await;
+    let documents = Documents { db, clock, container };
+    documents.must(X, create(&body_with_ttl("a", None))).await;
+    documents.db.close().await.unwrap();
+    // The machine's clock was set back by 100 seconds while the server was down.
+    let clock = support::clock();
+    let db = support::open(Engine::with_store(memory).unwrap(), &clock).await;
+    let container = db.container("d", "c").unwrap();
+    let documents = Documents { db, clock, container };
+    let written = documents.must(X, create(&body_with_ttl("b", None))).await;
+    assert_eq!(field(&written, "_ts"), (START_S + 100).to_string());
+    for (seconds, visible) in [(0, 2), (109, 2), (1, 0)] {
+        documents.advance_s(seconds);
+        assert_eq!(documents.ids(&Scope::default()).len(), visible);
+        assert_eq!(documents.db.sweep().await.unwrap().expired, 2 - visible as u64);
+        documents.verify();
+    }
 }
 
 #[tokio::test]

@@ -76,6 +76,13 @@ impl<S: RangeStore> Db<S> {
         Ok(self.store.close().await?)
     }
 
+    /// Refuses when the storage has failed: nothing is served until it is opened again, not even what
+    /// is still in memory.
+    pub fn check_open(&self) -> Result<()> {
+        self.store.snapshot(META_RANGE)?;
+        Ok(())
+    }
+
     /// The clock that everything here goes by.
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
@@ -129,7 +136,6 @@ impl<S: RangeStore> Db<S> {
             visible.store(Arc::new(catalog));
             Ok(current)
         });
-        let stopping = |_| Error::new(Kind::Unavailable, "the server is stopping");
         publishing.await.map_err(stopping)?
     }
 
@@ -231,15 +237,26 @@ impl<S: RangeStore> Db<S> {
         Ok(())
     }
 
-    /// Erases the ranges of a container that is gone from the catalog.
+    /// Erases the ranges of a container that is gone from the catalog; to the end, also when the
+    /// client leaves.
     pub(crate) async fn erase_ranges(&self, container: &Container) -> Result<()> {
-        let mut done = Change::default();
-        for range in &container.ranges {
-            self.store.erase(range.storage).await?;
-            done.delete(MetaKind::Erase, &range.storage.0.to_string());
-        }
-        self.commit_meta(done).await
+        let store = self.store.clone();
+        let ranges: Vec<_> = container.ranges.iter().map(|range| range.storage).collect();
+        let erasing = tokio::spawn(async move {
+            let mut done = Change::default();
+            for range in ranges {
+                store.erase(range).await?;
+                done.delete(MetaKind::Erase, &range.0.to_string());
+            }
+            settled(store.submit(META_RANGE, done).await)
+        });
+        erasing.await.map_err(stopping)?
     }
+}
+
+/// A task of ours ended before its time.
+fn stopping(_: tokio::task::JoinError) -> Error {
+    Error::new(Kind::Unavailable, "the server is stopping")
 }
 
 /// Takes a container out of the rows; its ranges are erased after the commit, or after a crash.

@@ -23,6 +23,7 @@ pub struct Stats {
 impl<S: RangeStore> Db<S> {
     /// The figures at this moment.
     pub fn stats(&self) -> Result<Stats> {
+        self.check_open()?;
         let catalog = self.catalog.load();
         let mut stats = Stats {
             databases: catalog.databases.len(),

@@ -310,6 +310,9 @@ fn read(before: Option<&Item>, conditions: &Conditions) -> Result<Written> {
     let item = before.ok_or_else(Error::not_found)?;
     let size = item.document.text().len();
     let etag = precondition::etag_of(item);
+    if conditions.if_match.as_deref().is_some_and(|wanted| !etag.matches(wanted)) {
+        return Err(Error::precondition_failed());
+    }
     let not_modified =
         conditions.if_none_match.as_deref().is_some_and(|wanted| etag.matches(wanted));
     Ok(Written {

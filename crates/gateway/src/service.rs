@@ -233,6 +233,9 @@ impl<S: RangeStore> Gateway<S> {
     /// Does what the request asks for.
     async fn perform(&self, request: &Admitted, body: &[u8]) -> Result<Answer, Refused> {
         let Admitted { target, action, options, endpoint, .. } = request;
+        if !matches!(target, Target::Operator(_)) {
+            self.db.check_open()?;
+        }
         let metadata = Metadata { db: &self.db, options, action: *action, body };
         let answer = match target {
             Target::Account => Answer::object(200, &account::document(endpoint)),

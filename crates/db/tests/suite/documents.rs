@@ -1251,3 +1251,18 @@ async fn reads_and_writes_of_a_container_that_is_gone_find_nothing() {
         documents.db.read_feed(&documents.container, &Scope::default(), &Page::default(), None);
     assert_eq!(page.err().map(|failure| failure.error.kind), Some(Kind::NotFound));
 }
+
+#[tokio::test]
+async fn a_read_in_a_batch_honours_its_conditions() {
+    let documents = Documents::new(BY_PK).await;
+    let written = documents.must(r#"["a"]"#, create(r#"{"id":"1","pk":"a"}"#)).await;
+    let etag = written.etag.expect("a write has an etag");
+    for (conditions, expected) in
+        [(if_match(&etag), 200), (if_match("\"other\""), 412), (if_none_match(&etag), 304)]
+    {
+        let operation = BatchOperation { key: None, write: read("1"), conditions };
+        let key = key(r#"["a"]"#);
+        let batch = documents.db.batch(&documents.container, &key, vec![operation], None).await;
+        assert_eq!(statuses(&batch.unwrap()), [expected]);
+    }
+}

@@ -661,3 +661,26 @@ fn clients_may_leave_at_any_moment() {
         assert!(polls.is_some());
     }
 }
+
+#[test]
+fn after_a_failed_write_nothing_is_served() {
+    let mut met = 0;
+    for fail_at in 1..200 {
+        block_on(async {
+            let Ok(engine) = Engine::with_store(Faulty::new(Memory::new(), fail_at)) else {
+                return;
+            };
+            let ids = CountingIds::default();
+            let opened = Db::open(Arc::new(engine), support::clock(), &ids).await;
+            let Ok(db) = opened else { return };
+            assert_eq!(db.check_open(), Ok(()));
+            let created = db.create_database(&Object::from([("id", "d")]), None).await;
+            if created.is_err_and(|error| error.kind == db::Kind::Unavailable) {
+                met += 1;
+                assert_eq!(db.check_open().unwrap_err().kind, db::Kind::Unavailable);
+                assert!(db.stats().is_err(), "readiness must not be claimed");
+            }
+        });
+    }
+    assert!(met > 0, "no write failed");
+}

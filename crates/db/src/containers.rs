@@ -149,15 +149,12 @@ impl<S: RangeStore> Db<S> {
         body: &Object,
         if_match: Option<&str>,
     ) -> Result<Resource> {
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let current = owner.container(container).cloned().ok_or_else(Error::not_found)?;
+        let mut edit = self.edit(database).await?;
+        let current = edit.owner.container(container).cloned().ok_or_else(Error::not_found)?;
         let name = resource::same_name(body, &current.id)?;
         let (policies, definition) = policy::check_replace(body, &current.resource.body)?;
         current.resource.check_match(if_match)?;
-        let mut next = settings.clone();
-        let stamp = self.stamp(&mut next);
+        let stamp = self.stamp(&mut edit.next);
         let mut user = Object::from([("id", Value::from(name.as_str()))]);
         for (member, value) in definition {
             user.insert(member, value);
@@ -179,12 +176,9 @@ impl<S: RangeStore> Db<S> {
             self_link: current.self_link.clone(),
             ranges: current.ranges.clone(),
         };
-        let mut change = Change::default();
-        change.put_object(MetaKind::Container, &resource.rid, &stored(&replaced));
-        let mut owner = Database::clone(&owner);
-        owner.insert_container(Arc::new(replaced));
-        catalog.insert_database(Arc::new(owner));
-        self.publish(settings, next, catalog, change).await?;
+        edit.change.put_object(MetaKind::Container, &resource.rid, &stored(&replaced));
+        edit.owner.insert_container(Arc::new(replaced));
+        self.save(edit).await?;
         Ok(resource)
     }
 
@@ -195,18 +189,12 @@ impl<S: RangeStore> Db<S> {
         container: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let container = owner.container(container).cloned().ok_or_else(Error::not_found)?;
+        let mut edit = self.edit(database).await?;
+        let container = edit.owner.container(container).cloned().ok_or_else(Error::not_found)?;
         container.resource.check_match(if_match)?;
-        let mut change = Change::default();
-        forget_container(&mut catalog, &mut change, &container);
-        let mut owner = Database::clone(&owner);
-        owner.remove_container(&container.id);
-        catalog.insert_database(Arc::new(owner));
-        let next = settings.clone();
-        self.publish(settings, next, catalog, change).await?;
+        forget_container(&mut edit.catalog, &mut edit.change, &container);
+        edit.owner.remove_container(&container.id);
+        self.save(edit).await?;
         self.erase_ranges(&container).await
     }
 

@@ -139,6 +139,24 @@ impl<S: RangeStore> Db<S> {
         publishing.await.map_err(stopping)?
     }
 
+    /// Starts a change of one database; nothing else changes in the catalog until it is done.
+    pub(crate) async fn edit(&self, database: &str) -> Result<Edit> {
+        let settings = self.lock_settings().await;
+        let catalog = Catalog::clone(&self.catalog.load());
+        let owner = catalog.database(database).ok_or_else(Error::owner_not_found)?;
+        let owner = Database::clone(owner);
+        let next = settings.clone();
+        Ok(Edit { owner, next, change: Change::default(), catalog, settings })
+    }
+
+    /// Stores a change of one database and makes it visible.
+    pub(crate) async fn save(&self, edit: Edit) -> Result<()> {
+        let Edit { owner, next, change, mut catalog, settings } = edit;
+        catalog.insert_database(Arc::new(owner));
+        self.publish(settings, next, catalog, change).await?;
+        Ok(())
+    }
+
     /// The stamp of the change that is being made.
     pub(crate) fn stamp(&self, next: &mut Settings) -> Stamp {
         next.version += 1;
@@ -252,6 +270,15 @@ impl<S: RangeStore> Db<S> {
         });
         erasing.await.map_err(stopping)?
     }
+}
+
+/// A change of one database that is being made: what it will be, and the rows that say so.
+pub(crate) struct Edit {
+    pub(crate) owner: Database,
+    pub(crate) next: Settings,
+    pub(crate) change: Change,
+    pub(crate) catalog: Catalog,
+    settings: OwnedMutexGuard<Settings>,
 }
 
 /// A task of ours ended before its time.

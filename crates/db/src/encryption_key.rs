@@ -5,9 +5,9 @@ use std::sync::Arc;
 use storage::RangeStore;
 use value::{ClientEncryptionKeyRid, Object};
 
-use crate::catalog::{Catalog, Database, EncryptionKey};
+use crate::catalog::EncryptionKey;
 use crate::database::Db;
-use crate::meta::{Change, MetaKind};
+use crate::meta::MetaKind;
 use crate::resource::{self, Resource};
 use crate::{Error, Result};
 
@@ -56,10 +56,8 @@ impl<S: RangeStore> Db<S> {
                 "The input content is invalid because the required properties - '{missing}' - are missing"
             )));
         }
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let mut next = settings.clone();
+        let mut edit = self.edit(database).await?;
+        let owner = &edit.owner;
         let rid = match current {
             Some(current) => {
                 let current = owner.encryption_key(current)?;
@@ -70,23 +68,20 @@ impl<S: RangeStore> Db<S> {
             None if owner.encryption_keys.contains_key(&name) => {
                 return Err(resource::name_taken());
             }
-            None => ClientEncryptionKeyRid::new(owner.rid, u64::from(next.next_number())),
+            None => ClientEncryptionKeyRid::new(owner.rid, u64::from(edit.next.next_number())),
         };
-        let stamp = self.stamp(&mut next);
+        let stamp = self.stamp(&mut edit.next);
         let resource = Resource::build(
             resource::user_members(body),
             rid.to_string(),
-            format!("dbs/{}/clientencryptionkeys/{rid}/", owner.rid),
+            format!("dbs/{}/clientencryptionkeys/{rid}/", edit.owner.rid),
             &[],
             &stamp,
         );
-        let mut change = Change::default();
-        change.put_object(MetaKind::EncryptionKey, &resource.rid, &resource.body);
+        edit.change.put_object(MetaKind::EncryptionKey, &resource.rid, &resource.body);
         let key = EncryptionKey { rid, resource: resource.clone() };
-        let mut owner = Database::clone(&owner);
-        owner.encryption_keys.insert(name, Arc::new(key));
-        catalog.insert_database(Arc::new(owner));
-        self.publish(settings, next, catalog, change).await?;
+        edit.owner.encryption_keys.insert(name, Arc::new(key));
+        self.save(edit).await?;
         Ok(resource)
     }
 
@@ -97,18 +92,11 @@ impl<S: RangeStore> Db<S> {
         key: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let key = owner.encryption_key(key)?.clone();
+        let mut edit = self.edit(database).await?;
+        let key = edit.owner.encryption_key(key)?.clone();
         key.resource.check_match(if_match)?;
-        let mut change = Change::default();
-        change.delete(MetaKind::EncryptionKey, &key.resource.rid);
-        let mut owner = Database::clone(&owner);
-        owner.encryption_keys.remove(&key.resource.id);
-        catalog.insert_database(Arc::new(owner));
-        let next = settings.clone();
-        self.publish(settings, next, catalog, change).await?;
-        Ok(())
+        edit.change.delete(MetaKind::EncryptionKey, &key.resource.rid);
+        edit.owner.encryption_keys.remove(&key.resource.id);
+        self.save(edit).await
     }
 }

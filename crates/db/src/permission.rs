@@ -13,10 +13,10 @@ use ring::hmac;
 use storage::RangeStore;
 use value::{ContainerRid, DocumentRid, Object, PartitionKey, PermissionRid, Value};
 
-use crate::catalog::{Catalog, Database, Permission, User};
+use crate::catalog::{Catalog, Permission, User};
 use crate::container::Container;
 use crate::database::Db;
-use crate::meta::{Change, MetaKind};
+use crate::meta::MetaKind;
 use crate::resource::{self, Resource};
 use crate::write::Address;
 use crate::{Error, Kind, Result};
@@ -166,12 +166,10 @@ impl<S: RangeStore> Db<S> {
         let seconds = token_lifetime(token_seconds)?;
         let name = resource::name_of(body)?;
         let definition = definition(body)?;
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let user = owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
+        let mut edit = self.edit(database).await?;
+        let user = edit.owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
         let current = current.map(|name| user.permission(name).cloned()).transpose()?;
-        scope(&catalog, &definition)?;
+        scope(&edit.catalog, &definition)?;
         let same = |other: &Arc<Permission>| {
             current.as_ref().is_some_and(|current| current.rid == other.rid)
         };
@@ -184,30 +182,26 @@ impl<S: RangeStore> Db<S> {
                 return Err(resource::name_taken());
             }
         }
-        let mut next = settings.clone();
         let rid = match &current {
             Some(current) => {
                 current.resource.check_match(if_match)?;
                 current.rid
             }
-            None => PermissionRid::new(user.rid, u64::from(next.next_number())),
+            None => PermissionRid::new(user.rid, u64::from(edit.next.next_number())),
         };
-        let stamp = self.stamp(&mut next);
+        let stamp = self.stamp(&mut edit.next);
         let self_link = format!("{}permissions/{rid}/", user.resource.self_link());
         let resource = Resource::build(definition, rid.to_string(), self_link, &[], &stamp);
-        let mut change = Change::default();
-        change.put_object(MetaKind::Permission, &resource.rid, &resource.body);
+        edit.change.put_object(MetaKind::Permission, &resource.rid, &resource.body);
         let permission = Arc::new(Permission { rid, resource });
         let mut user = User::clone(&user);
         if let Some(current) = current {
             user.permissions.remove(&current.resource.id);
         }
         user.permissions.insert(name, permission.clone());
-        let mut owner = Database::clone(&owner);
-        owner.users.insert(user.resource.id.clone(), Arc::new(user));
-        catalog.insert_database(Arc::new(owner));
-        let answer = self.with_token(&catalog, &permission, seconds);
-        self.publish(settings, next, catalog, change).await?;
+        edit.owner.users.insert(user.resource.id.clone(), Arc::new(user));
+        let answer = self.with_token(&edit.catalog, &permission, seconds);
+        self.save(edit).await?;
         Ok(answer)
     }
 
@@ -219,22 +213,15 @@ impl<S: RangeStore> Db<S> {
         permission: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let user = owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
+        let mut edit = self.edit(database).await?;
+        let user = edit.owner.user(user).cloned().ok_or_else(Error::owner_not_found)?;
         let permission = user.permission(permission)?.clone();
         permission.resource.check_match(if_match)?;
-        let mut change = Change::default();
-        change.delete(MetaKind::Permission, &permission.resource.rid);
+        edit.change.delete(MetaKind::Permission, &permission.resource.rid);
         let mut user = User::clone(&user);
         user.permissions.remove(&permission.resource.id);
-        let mut owner = Database::clone(&owner);
-        owner.users.insert(user.resource.id.clone(), Arc::new(user));
-        catalog.insert_database(Arc::new(owner));
-        let next = settings.clone();
-        self.publish(settings, next, catalog, change).await?;
-        Ok(())
+        edit.owner.users.insert(user.resource.id.clone(), Arc::new(user));
+        self.save(edit).await
     }
 
     /// The permission as clients get it: with a new token.

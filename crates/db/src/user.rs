@@ -5,9 +5,9 @@ use std::sync::Arc;
 use storage::RangeStore;
 use value::{Object, UserRid, Value};
 
-use crate::catalog::{Catalog, Database, User};
+use crate::catalog::User;
 use crate::database::Db;
-use crate::meta::{Change, MetaKind};
+use crate::meta::MetaKind;
 use crate::resource::{self, Resource};
 use crate::{Error, Result};
 
@@ -49,10 +49,8 @@ impl<S: RangeStore> Db<S> {
         if_match: Option<&str>,
     ) -> Result<Resource> {
         let name = resource::name_of(body)?;
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let mut next = settings.clone();
+        let mut edit = self.edit(database).await?;
+        let owner = &edit.owner;
         let current = match current {
             Some(current) => Some(owner.user(current).cloned().ok_or_else(Error::not_found)?),
             None => None,
@@ -66,28 +64,25 @@ impl<S: RangeStore> Db<S> {
         }
         let rid = match &current {
             Some(current) => current.rid,
-            None => UserRid::new(owner.rid, next.next_number()),
+            None => UserRid::new(owner.rid, edit.next.next_number()),
         };
-        let stamp = self.stamp(&mut next);
+        let stamp = self.stamp(&mut edit.next);
         let resource = Resource::build(
             Object::from([("id", Value::from(name.as_str()))]),
             rid.to_string(),
-            format!("dbs/{}/users/{rid}/", owner.rid),
+            format!("dbs/{}/users/{rid}/", edit.owner.rid),
             &[("_permissions", "permissions/")],
             &stamp,
         );
-        let mut change = Change::default();
-        change.put_object(MetaKind::User, &resource.rid, &resource.body);
+        edit.change.put_object(MetaKind::User, &resource.rid, &resource.body);
         let permissions = current.as_ref().map(|user| user.permissions.clone());
         let user =
             User { rid, resource: resource.clone(), permissions: permissions.unwrap_or_default() };
-        let mut owner = Database::clone(&owner);
         if let Some(current) = current {
-            owner.users.remove(&current.resource.id);
+            edit.owner.users.remove(&current.resource.id);
         }
-        owner.users.insert(name, Arc::new(user));
-        catalog.insert_database(Arc::new(owner));
-        self.publish(settings, next, catalog, change).await?;
+        edit.owner.users.insert(name, Arc::new(user));
+        self.save(edit).await?;
         Ok(resource)
     }
 
@@ -98,21 +93,14 @@ impl<S: RangeStore> Db<S> {
         user: &str,
         if_match: Option<&str>,
     ) -> Result<()> {
-        let settings = self.lock_settings().await;
-        let mut catalog = Catalog::clone(&self.catalog.load());
-        let owner = catalog.database(database).cloned().ok_or_else(Error::owner_not_found)?;
-        let user = owner.user(user).cloned().ok_or_else(Error::not_found)?;
+        let mut edit = self.edit(database).await?;
+        let user = edit.owner.user(user).cloned().ok_or_else(Error::not_found)?;
         user.resource.check_match(if_match)?;
-        let mut change = Change::default();
-        change.delete(MetaKind::User, &user.resource.rid);
+        edit.change.delete(MetaKind::User, &user.resource.rid);
         for permission in user.permissions.values() {
-            change.delete(MetaKind::Permission, &permission.resource.rid);
+            edit.change.delete(MetaKind::Permission, &permission.resource.rid);
         }
-        let mut owner = Database::clone(&owner);
-        owner.users.remove(&user.resource.id);
-        catalog.insert_database(Arc::new(owner));
-        let next = settings.clone();
-        self.publish(settings, next, catalog, change).await?;
-        Ok(())
+        edit.owner.users.remove(&user.resource.id);
+        self.save(edit).await
     }
 }

@@ -340,6 +340,7 @@ impl Model {
             Action::Upsert(_) if !found => {}
             _ if !found => return Err(Kind::NotFound),
             Action::Read => {
+                self.check_guard(partition, &id, sent)?;
                 return Ok(((200, 0), Some(self.entries[&(partition, id)].user.clone())));
             }
             _ => self.check_guard(partition, &id, sent)?,
@@ -570,8 +571,7 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
         let conditions = Conditions { if_match: sent.if_match.clone(), if_none_match: None };
         let is_read = matches!(sent.action, Action::Read);
         let result = if is_read {
-            let none = Conditions::default();
-            self.db().read(&self.container, Some(&key), &sent.address, &none, None)
+            self.db().read(&self.container, Some(&key), &sent.address, &conditions, None)
         } else {
             let write = self.model.write(&sent);
             self.db().write(&self.container, Some(&key), write, conditions).await

@@ -83,7 +83,7 @@ async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Fai
 async fn listen(listen: &Listen, port: u16) -> Result<Vec<TcpListener>, Failure> {
     let bind = async |address: &str, port: u16| {
         TcpListener::bind((address, port)).await.map_err(|error| {
-            format!("cannot listen on {address} port {port}: {error}; choose another with --port")
+            format!("cannot listen on {address} port {port}: {error}; choose another port")
         })
     };
     let mut listeners = Vec::new();
@@ -143,7 +143,8 @@ fn announce(config: &ServerConfig, port: u16) {
     if config.emulator {
         println!("Now listening on: {endpoint}");
         println!("System is now fully ready to accept requests");
-        println!("Started");
+        // One of the modules that wait for this line wants it to end so.
+        println!("Started\r");
     }
     let data = config.data.as_ref().map(|data| data.display().to_string());
     tracing::info!(endpoint, data = data.as_deref().unwrap_or("in memory"), "ready");

@@ -9,7 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where a script would")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -49,7 +49,14 @@ impl Server {
     }
 
     /// As power loss would: no time for last words.
-    fn kill(mut self) {
+    fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    /// Also when the test fails: no server may outlive it.
+    fn drop(&mut self) {
         self.process.kill().expect("the server runs");
         self.process.wait().expect("the server ends");
     }
@@ -99,6 +106,7 @@ impl Connection {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(Bytes::from(body))).unwrap();
+        self.send.ready().await.map_err(|_| Lost)?;
         let answer = self.send.send_request(request).await.map_err(|_| Lost)?;
         let (head, body) = answer.into_parts();
         let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
@@ -223,7 +231,7 @@ async fn check(client: u64, port: u16, known: &mut Known) {
     }
     let pending = std::mem::take(&mut known.pending);
     let mut applied = Vec::new();
-    let ids: Vec<String> = known.documents.keys().chain(pending.keys()).cloned().collect();
+    let ids: BTreeSet<String> = known.documents.keys().chain(pending.keys()).cloned().collect();
     for id in ids {
         let path = format!("{CONTAINER}/docs/{id}");
         let call = connection.call("GET", "docs", (&path, &path), &headers, String::new());
@@ -289,6 +297,19 @@ async fn nothing_acknowledged_is_lost() {
         if round == 0 {
             prepare(port).await;
         }
+        // Everybody looks before anybody writes: the server dies as soon as enough is written.
+        let looking: Vec<_> = clients
+            .drain(..)
+            .map(|(client, mut known, dice)| {
+                tokio::spawn(async move {
+                    check(client, port, &mut known).await;
+                    (client, known, dice)
+                })
+            })
+            .collect();
+        for client in looking {
+            clients.push(client.await.expect("the client found what it knew"));
+        }
         let acknowledged = Arc::new(AtomicU64::new(0));
         let enough = 50 + dice.roll(800);
         let writers: Vec<_> = clients
@@ -296,7 +317,6 @@ async fn nothing_acknowledged_is_lost() {
             .map(|(client, mut known, mut dice)| {
                 let acknowledged = acknowledged.clone();
                 tokio::spawn(async move {
-                    check(client, port, &mut known).await;
                     write(client, port, &mut known, &mut dice, &acknowledged).await;
                     (client, known, dice)
                 })
@@ -309,7 +329,7 @@ async fn nothing_acknowledged_is_lost() {
         }
         server.kill();
         for writer in writers {
-            clients.push(writer.await.expect("the client found what it knew"));
+            clients.push(writer.await.expect("the server takes every write"));
         }
         total += acknowledged.load(Ordering::SeqCst);
         verify(&data);

@@ -60,8 +60,8 @@ def unpack_tests(cache):
     return tests
 
 
-def run_file(tests, name, cache, only):
-    """Runs one test file in its own process and returns `{test id: outcome}`."""
+def run_tests(tests, name, targets, cache, only=None):
+    """Runs a file, or tests of one, in a process of its own and returns `{test id: outcome}`."""
     outcomes = cache / "outcomes" / f"{name}.txt"
     outcomes.parent.mkdir(exist_ok=True)
     outcomes.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def run_file(tests, name, cache, only):
     command = [
         sys.executable, "-m", "pytest", "-q", "--tb=short", "-W", "ignore", "-p", "no:cacheprovider", "-p", "outcomes",
         # Rewriting a failed assertion of these tests can exceed the interpreter's recursion limit.
-        "--assert=plain", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", name,
+        "--assert=plain", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", *targets,
     ]
     if only:
         command += ["-k", only]
@@ -125,6 +125,21 @@ def report(outcomes, update):
     return 1 if lost else 0
 
 
+def run_again(tests, lost, cache):
+    """Runs tests that should have passed once more, one file after the other.
+
+    Many of them give the client little time; on a machine that is busy for a moment they fail by themselves. What is
+    broken fails twice.
+    """
+    outcomes = {}
+    for name in sorted({test.partition("::")[0] for test in lost}):
+        targets = sorted(test for test in lost if test.startswith(f"{name}::"))
+        outcomes |= run_tests(tests, f"again-{name}", targets, cache)
+    for test in sorted(test for test, outcome in outcomes.items() if outcome == "passed"):
+        print(f"passed only when it was run again: {test}")
+    return outcomes
+
+
 def main():
     arguments = argparse.ArgumentParser(description="Runs the Python SDK's own tests.")
     arguments.add_argument("cache", type=pathlib.Path)
@@ -139,13 +154,17 @@ def main():
     names = sorted({path.name for pattern in FILES for path in tests.glob(pattern)})
     outcomes = {}
     with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        runs = [pool.submit(run_file, tests, name, options.cache.resolve(), options.only) for name in names]
+        cache = options.cache.resolve()
+        runs = [pool.submit(run_tests, tests, name, [name], cache, options.only) for name in names]
         for run in runs:
             outcomes |= run.result()
     if options.only:
         for test, outcome in sorted(outcomes.items()):
             print(outcome, test)
         return 1 if "failed" in outcomes.values() else 0
+    lost = {test for test in known_passing() if outcomes.get(test) != "passed"}
+    if lost:
+        outcomes |= run_again(tests, lost, cache)
     return report(outcomes, options.update)
 
 

@@ -14,6 +14,7 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::Error;
@@ -75,15 +76,23 @@ fn lock(path: &Path) -> Result<File, Error> {
         .write(true)
         .open(&file)
         .map_err(|error| explain(error, "cannot open", &file))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Unusable(format!(
-            "data directory is in use by another server: {}; stop that one or choose another directory",
-            path.display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(explain(error, "cannot lock", &file)),
+    for _ in 0..LOCK_TRIES {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) => std::thread::park_timeout(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(explain(error, "cannot lock", &file)),
+        }
     }
+    Err(Error::Unusable(format!(
+        "data directory is in use by another server: {}; stop that one or choose another directory",
+        path.display()
+    )))
 }
+
+/// How often the lock is tried, for about a second in all. A server that is just ending still has it,
+/// and so has, for a moment, every process that is being started from one that has it.
+const LOCK_TRIES: usize = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 fn check_format(path: &Path) -> Result<(), Error> {
     let file = path.join("FORMAT");

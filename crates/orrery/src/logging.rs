@@ -1,5 +1,7 @@
 //! Structured logs, on standard error.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. The levels of Microsoft's emulator are understood, `quiet` among them.
@@ -11,7 +13,8 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     if json {
         logs.json().init();
     } else {
-        logs.with_target(false).init();
+        // Colours are for people, not for files.
+        logs.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ mod load;
 mod meta;
 mod offer;
 mod permission;
+mod plan;
 pub mod policy;
 mod precondition;
 mod read;

@@ -8,6 +8,7 @@
 //! Binding and evaluation are apart on purpose: a plan that chooses indexes takes the bound query
 //! and changes where documents come from, never what the expressions mean.
 
+mod access;
 mod aggregate;
 mod bind;
 mod compare;
@@ -21,6 +22,7 @@ mod plan;
 mod prepared;
 mod same;
 
+pub use access::{Condition, Indexed, PathSegment, ScalarKind, Span, Touched};
 pub use error::{Error, ErrorKind, RunError};
 pub use options::{CompositeKey, ComputedProperty, Functions, Limits, Options};
 pub use prepared::{Predicate, Prepared, condition, prepare};

@@ -1,0 +1,100 @@
+//! What a query says about the documents it can return, in terms that an index understands.
+//!
+//! A [`Condition`] is *necessary*: every document that contributes a row satisfies it. Whoever reads
+//! documents may leave out all others and must still run the query over what is left, so an index
+//! can make a query faster and never change its answer. [`Touched`] is the same idea for the inside
+//! of documents: what lies elsewhere cannot change the answer.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use value::Value;
+
+/// One step from a document down to an indexed value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathSegment {
+    /// Into the property of an object.
+    Property(String),
+    /// Into any element of an array.
+    Element,
+}
+
+/// What an index is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Indexed {
+    /// The scalars at a path of the document.
+    Path(Vec<PathSegment>),
+    /// A computed property of the container.
+    Computed(String),
+}
+
+/// A kind of scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ScalarKind {
+    Null,
+    Boolean,
+    Number,
+    String,
+}
+
+/// A set of scalars that lie together in the order of values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Span {
+    /// One scalar.
+    Exactly(Value),
+    /// The scalars of one type between two bounds. At least one side is bounded, by a scalar; an
+    /// unbounded side ends with the type.
+    Between {
+        /// The lower bound.
+        low: Bound<Value>,
+        /// The upper bound.
+        high: Bound<Value>,
+    },
+    /// The strings that begin so.
+    Prefix(String),
+    /// All scalars of a kind.
+    Kind(ScalarKind),
+}
+
+/// What must hold of a document so that it can contribute to the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Nothing is known: any document may.
+    Anything,
+    /// No document does.
+    Nothing,
+    /// Some scalar at the path lies in one of the spans. Spans may overlap.
+    Holds {
+        /// Where the scalar is.
+        path: Indexed,
+        /// Where its value lies.
+        spans: Vec<Span>,
+    },
+    /// There is a value of any type at the path, which has no element steps.
+    Defined(Vec<String>),
+    /// There is nothing at the path, which has no element steps.
+    Undefined(Vec<String>),
+    /// The shape at the path lies near a shape, or meets it.
+    Near {
+        /// Where the shape is, as GeoJSON.
+        path: Vec<PathSegment>,
+        /// The other shape, as GeoJSON.
+        shape: Value,
+        /// How far apart they may be, in metres (or units of the plane); zero when they must meet.
+        distance: f64,
+    },
+    /// All of these.
+    All(Vec<Condition>),
+    /// At least one of these.
+    Any(Vec<Condition>),
+}
+
+/// Which parts of a document a query looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// The whole of it.
+    Whole,
+    /// Some members, and of these perhaps only some members.
+    Members(BTreeMap<String, Touched>),
+}

@@ -8,7 +8,7 @@ use value::{Document, DocumentRid, PartitionKey};
 
 use crate::charge::Charge;
 use crate::container::{Container, Range};
-use crate::continuation::{Cursor, Subject};
+use crate::continuation::{self, Cursor, Progress, Subject};
 use crate::database::Db;
 use crate::key::{self, PartitionPrefix};
 use crate::row::{self, Item};
@@ -400,10 +400,15 @@ impl<S: RangeStore> Db<S> {
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
-        let start = cursor.as_ref().map_or(Start::Beginning, |cursor| Start::After(&cursor.place));
-        let mut scan = self.scan(container, scope, start, session)?;
+        let start = match &cursor {
+            None => Start::Beginning,
+            Some(Cursor { progress: Progress::Place(place), .. }) => Start::After(place),
+            Some(_) => return Err(continuation::invalid().into()),
+        };
+        let reading = self.reading(container, scope, session)?;
+        let mut scan = reading.scan(start);
         let mut feed =
-            FeedPage { at: scan.at.clone(), charge: Charge::MINIMUM, ..Default::default() };
+            FeedPage { at: reading.at.clone(), charge: Charge::MINIMUM, ..Default::default() };
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         let mut bytes = 0;
         let mut last = None;
@@ -411,8 +416,7 @@ impl<S: RangeStore> Db<S> {
             let text = visited.item.document.text();
             let full = feed.rows.len() >= items_max || bytes + text.len() > PAGE_BYTES;
             if full && let Some(place) = last {
-                let cursor = Cursor { place, rows_taken: None };
-                feed.continuation = Some(cursor.sign(&self.signing, &subject));
+                feed.continuation = Some(Cursor::after(place).sign(&self.signing, &subject));
                 break;
             }
             bytes += text.len();

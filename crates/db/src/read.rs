@@ -12,12 +12,12 @@ use value::{Document, Object, Value};
 
 use crate::charge::Charge;
 use crate::container::Container;
-use crate::continuation::{Cursor, Subject};
+use crate::continuation::{self, Cursor, Progress, Subject};
 use crate::database::Db;
 use crate::documents::{Failure, FeedPage, PAGE_BYTES, PAGE_ITEMS, Page};
 use crate::policy::{CompositePath, Geospatial, Order, Segment};
 use crate::resource::Resource;
-use crate::scan::{Scan, Scope, Start};
+use crate::scan::{Reading, Scope, Start};
 use crate::session::Session;
 use crate::{Error, Kind, Result, routing};
 
@@ -95,38 +95,47 @@ impl<S: RangeStore> Db<S> {
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         if !prepared.is_streaming() {
-            let scan = self.scan(container, scope, Start::Beginning, session)?;
-            return self.query_whole(&prepared, scan);
+            let reading = self.reading(container, scope, session)?;
+            return self.query_whole(&prepared, &reading);
         }
         let start = match &cursor {
             None => Start::Beginning,
             // A page may end in the middle of a document whose rows did not fit.
-            Some(Cursor { place, rows_taken: Some(_) }) => Start::At(place),
-            Some(Cursor { place, rows_taken: None }) => Start::After(place),
+            Some(Cursor { progress: Progress::Place(place), rows_taken, .. }) => match rows_taken {
+                Some(_) => Start::At(place),
+                None => Start::After(place),
+            },
+            Some(_) => return Err(continuation::invalid().into()),
         };
-        let scan = self.scan(container, scope, start, session)?;
-        self.query_page(&prepared, scan, cursor.as_ref(), page, &subject)
+        let reading = self.reading(container, scope, session)?;
+        self.query_page(&prepared, &reading, start, cursor.as_ref(), page, &subject)
     }
 
     /// Fills a page document by document.
     fn query_page(
         &self,
         prepared: &query::Prepared,
-        mut scan: Scan<S::Snapshot>,
+        reading: &Reading<S::Snapshot>,
+        start: Start<'_>,
         resumed: Option<&Cursor>,
         page: &Page,
         subject: &Subject<'_>,
     ) -> Result<FeedPage, Failure> {
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         let deadline_ms = self.clock.now_ms().saturating_add(PAGE_MS);
-        let charge = scan.at.iter().map(|_| Charge::QUERY_BASE).sum();
-        let mut feed = FeedPage { at: scan.at.clone(), charge, ..Default::default() };
+        let mut scan = reading.scan(start);
+        let charge = reading.at.iter().map(|_| Charge::QUERY_BASE).sum();
+        let mut feed = FeedPage { at: reading.at.clone(), charge, ..Default::default() };
         let mut bytes = 0;
         while let Some(visited) = scan.next()? {
             feed.charge += Charge::load(visited.item.document.text().len());
             // Rows of this document that the client has from the page before.
             let taken = match resumed {
-                Some(cursor) if cursor.place == visited.place => cursor.rows_taken.unwrap_or(0),
+                Some(Cursor { progress: Progress::Place(place), rows_taken: Some(taken), .. })
+                    if *place == visited.place =>
+                {
+                    *taken
+                }
                 _ => 0,
             };
             let rows = rows_of(prepared, &visited.item.document)?;
@@ -135,7 +144,7 @@ impl<S: RangeStore> Db<S> {
                     || (!feed.rows.is_empty() && bytes + text.len() > PAGE_BYTES);
                 if full {
                     let rows_taken = Some(u32::try_from(number).unwrap_or(u32::MAX));
-                    let cursor = Cursor { place: visited.place.to_vec(), rows_taken };
+                    let cursor = Cursor { rows_taken, ..Cursor::after(visited.place.to_vec()) };
                     feed.continuation = Some(cursor.sign(&self.signing, subject));
                     return Ok(feed);
                 }
@@ -144,7 +153,7 @@ impl<S: RangeStore> Db<S> {
                 feed.rows.push(text);
             }
             if self.clock.now_ms() > deadline_ms {
-                let cursor = Cursor { place: visited.place.to_vec(), rows_taken: None };
+                let cursor = Cursor::after(visited.place.to_vec());
                 feed.continuation = Some(cursor.sign(&self.signing, subject));
                 return Ok(feed);
             }
@@ -155,10 +164,11 @@ impl<S: RangeStore> Db<S> {
     fn query_whole(
         &self,
         prepared: &query::Prepared,
-        mut scan: Scan<S::Snapshot>,
+        reading: &Reading<S::Snapshot>,
     ) -> Result<FeedPage, Failure> {
-        let charge = scan.at.iter().map(|_| Charge::QUERY_BASE).sum();
-        let mut feed = FeedPage { at: scan.at.clone(), charge, ..Default::default() };
+        let mut scan = reading.scan(Start::Beginning);
+        let charge = reading.at.iter().map(|_| Charge::QUERY_BASE).sum();
+        let mut feed = FeedPage { at: reading.at.clone(), charge, ..Default::default() };
         let mut loading = Charge::ZERO;
         let documents = std::iter::from_fn(|| {
             let visited = scan.next().transpose()?;

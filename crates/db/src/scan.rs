@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::{Direction, RangeStore, Snapshot};
-use value::{Epk, EpkRange, PartitionKey};
+use value::{EpkRange, PartitionKey};
 
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::key::{self, PartitionPrefix};
 use crate::row::{self, Item, ItemHeader, corrupt};
 use crate::session::{Position, Session};
-use crate::{Error, Result};
+use crate::Result;
 
 /// Which documents of a container a request is about. What is given is intersected.
 #[derive(Clone, Debug, Default)]
@@ -47,26 +47,37 @@ pub(crate) enum Start<'a> {
     After(&'a [u8]),
 }
 
-/// A part of a range that is to be read.
-struct Slice<P> {
-    snapshot: P,
-    range: Arc<Range>,
-    from: Bound<Vec<u8>>,
-    to: Vec<u8>,
+/// A part of a range that is to be read, at one version.
+pub(crate) struct Slice<P> {
+    pub(crate) snapshot: P,
+    pub(crate) range: Arc<Range>,
+    /// The places of the slice: from the first bound up to, but without, the second.
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+    /// The one logical partition that the slice is, if it is one.
+    pub(crate) partition: Option<PartitionPrefix>,
     /// Purged partitions, with the lsn up to which their documents are gone.
     purged: HashMap<Vec<u8>, u64>,
 }
 
-/// The documents of a scope, one after the other.
-pub(crate) struct Scan<P> {
-    container: Arc<Container>,
-    slices: VecDeque<Slice<P>>,
-    chunk: VecDeque<Visited>,
+/// A scope of a container at fixed versions of its ranges, in the order of the hash space.
+pub(crate) struct Reading<P> {
+    pub(crate) container: Arc<Container>,
+    pub(crate) slices: Vec<Slice<P>>,
+    /// The versions that are read.
+    pub(crate) at: Vec<Position>,
     now_s: u64,
     /// Only documents whose key begins so.
     prefix: Option<PartitionKey>,
-    /// The versions that are read.
-    pub(crate) at: Vec<Position>,
+}
+
+/// The documents of a scope, one after the other.
+pub(crate) struct Scan<'r, P> {
+    reading: &'r Reading<P>,
+    /// The slices that are not read to their end, and where the first of them goes on.
+    slices: std::ops::Range<usize>,
+    from: Bound<Vec<u8>>,
+    chunk: VecDeque<Visited>,
 }
 
 /// A document that the scan came by.
@@ -79,24 +90,17 @@ const CHUNK_ITEMS: usize = 256;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 impl<S: RangeStore> Db<S> {
-    /// Starts a scan.
-    pub(crate) fn scan(
+    /// Fixes what a request reads.
+    pub(crate) fn reading(
         &self,
         container: &Arc<Container>,
         scope: &Scope,
-        start: Start<'_>,
         session: Option<&Session>,
-    ) -> Result<Scan<S::Snapshot>> {
-        let now_s = self.clock.now_s();
+    ) -> Result<Reading<S::Snapshot>> {
         let (intervals, prefix) = intervals(container, scope)?;
-        let start = match start {
-            Start::Beginning => None,
-            Start::At(place) => Some((Bound::Included(key::item(place)), epk_of(place)?)),
-            Start::After(place) => Some((Bound::Excluded(key::item(place)), epk_of(place)?)),
-        };
-        let mut slices = VecDeque::new();
+        let mut slices = Vec::new();
         let mut at = Vec::new();
-        for (range, from, to) in intervals {
+        for Interval { range, from, to, partition } in intervals {
             let snapshot = self.store.snapshot(range.storage)?;
             let lsn = snapshot.lsn();
             let position = container.position(&range, lsn);
@@ -104,28 +108,84 @@ impl<S: RangeStore> Db<S> {
                 session.check(&position)?;
             }
             at.push(position);
-            let from = match &start {
-                Some((_, epk)) if *epk >= range.epk.max => continue,
-                Some((Bound::Included(place) | Bound::Excluded(place), _)) if *place >= to => {
-                    continue;
-                }
-                Some((bound @ (Bound::Included(place) | Bound::Excluded(place)), _))
-                    if *place >= from =>
-                {
-                    bound.clone()
-                }
-                _ => Bound::Included(from),
-            };
             let purged =
                 if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };
-            slices.push_back(Slice { snapshot, range, from, to, purged });
+            slices.push(Slice { snapshot, range, from, to, partition, purged });
         }
-        let container = container.clone();
-        Ok(Scan { container, slices, chunk: VecDeque::new(), now_s, prefix, at })
+        let now_s = self.clock.now_s();
+        Ok(Reading { container: container.clone(), slices, at, now_s, prefix })
     }
 }
 
-type Interval = (Arc<Range>, Vec<u8>, Vec<u8>);
+impl<P: Snapshot> Reading<P> {
+    /// Starts a walk over all documents, in the order of their places.
+    pub(crate) fn scan(&self, start: Start<'_>) -> Scan<'_, P> {
+        let (place, from) = match start {
+            Start::Beginning => (None, Bound::Unbounded),
+            Start::At(place) => (Some(place), Bound::Included(key::item(place))),
+            Start::After(place) => (Some(place), Bound::Excluded(key::item(place))),
+        };
+        let first = self.slices.iter().position(|slice| place.is_none_or(|p| *p < slice.to[..]));
+        let first = first.unwrap_or(self.slices.len());
+        let from = match self.slices.get(first) {
+            Some(slice) if place.is_some_and(|place| *place >= slice.from[..]) => from,
+            _ => Bound::Unbounded,
+        };
+        Scan { reading: self, slices: first..self.slices.len(), from, chunk: VecDeque::new() }
+    }
+
+    /// Whether the document of a row is there for everybody: not expired, not purged, and of the
+    /// scope, as far as the place alone does not say so.
+    fn admits(&self, slice: &Slice<P>, place: &[u8], header: &ItemHeader) -> Result<bool> {
+        if self.container.is_expired(header, self.now_s) {
+            return Ok(false);
+        }
+        if slice.purged.is_empty() && self.prefix.is_none() {
+            return Ok(true);
+        }
+        let (partition, _) =
+            PartitionPrefix::of(place).ok_or_else(|| corrupt("place of a document"))?;
+        let cutoff = slice.purged.get(&partition.row(key::Kind::Purge)[1..]);
+        Ok(cutoff.is_none_or(|lsn| header.lsn > *lsn)
+            && begins_with(&partition, self.prefix.as_ref()))
+    }
+
+    /// The documents at some places of a slice, as many as are still there, in the same order.
+    pub(crate) fn load(&self, slice: &Slice<P>, places: &[&[u8]]) -> Result<Vec<Option<Item>>> {
+        let keys: Vec<Vec<u8>> = places.iter().map(|place| key::item(place)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut rows = vec![None; keys.len()];
+        slice.snapshot.get_many(&keys, &mut |offset, row| {
+            rows[offset] = row;
+            ControlFlow::Continue(())
+        })?;
+        let load = |(row, place): (Option<Bytes>, &&[u8])| {
+            let Some(row) = row else { return Ok(None) };
+            let header = ItemHeader::decode(&row)?;
+            if !self.admits(slice, place, &header)? {
+                return Ok(None);
+            }
+            Item::decode(&row).map(Some)
+        };
+        rows.into_iter().zip(places).map(load).collect()
+    }
+
+    /// Whether every document that is stored in a slice is there for everybody, so that counters
+    /// and index entries tell the number of documents.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.container.policies.default_ttl.is_none()
+            && self.prefix.is_none()
+            && self.slices.iter().all(|slice| slice.purged.is_empty())
+    }
+}
+
+/// A slice before it is read.
+struct Interval {
+    range: Arc<Range>,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    partition: Option<PartitionPrefix>,
+}
 
 /// The key intervals of a scope, in order, and the key prefix that must be checked on top.
 fn intervals(
@@ -152,29 +212,29 @@ fn intervals(
             if outside || !within.contains(&epk) {
                 return Ok((Vec::new(), None));
             }
-            let (from, to) = key::items_of(&PartitionPrefix::new(&epk, &key));
-            return Ok((vec![(range.clone(), from, to)], None));
+            let partition = PartitionPrefix::new(&epk, &key);
+            let (from, to) = places(key::items_of(&partition));
+            let range = range.clone();
+            return Ok((vec![Interval { range, from, to, partition: Some(partition) }], None));
         }
     }
     let ranges = container.ranges.iter();
     let ranges = ranges.filter(|range| named.is_none_or(|named| named.id == range.id));
     let intervals = ranges.filter_map(|range| {
         let part = range.epk.intersect(&within)?;
-        let (from, to) = key::items_between(&part.min, &part.max);
-        Some((range.clone(), from, to))
+        let (from, to) = places(key::items_between(&part.min, &part.max));
+        Some(Interval { range: range.clone(), from, to, partition: None })
     });
     Ok((intervals.collect(), prefix))
 }
 
-fn is_system(container: &Container) -> bool {
-    container.policies.partition_key.system_key
+/// The places in an interval of document keys.
+fn places((from, to): (Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    (from[1..].to_vec(), to[1..].to_vec())
 }
 
-fn epk_of(place: &[u8]) -> Result<Epk> {
-    let partition = PartitionPrefix::of(place).map(|(partition, _)| partition);
-    partition.and_then(|partition| partition.epk()).ok_or_else(|| {
-        Error::bad_request("the continuation token is invalid: it does not name a document")
-    })
+fn is_system(container: &Container) -> bool {
+    container.policies.partition_key.system_key
 }
 
 /// All purged partitions of a range.
@@ -193,7 +253,7 @@ fn purged(snapshot: &impl Snapshot) -> Result<HashMap<Vec<u8>, u64>> {
     rows.into_iter().map(|(key, row)| Ok((key, row::decode_u64(&row)?))).collect()
 }
 
-impl<P: Snapshot> Scan<P> {
+impl<P: Snapshot> Scan<'_, P> {
     /// The next document, or the end.
     pub(crate) fn next(&mut self) -> Result<Option<Visited>> {
         loop {
@@ -208,17 +268,21 @@ impl<P: Snapshot> Scan<P> {
 
     /// Reads the next chunk; says whether there may be more.
     fn fill(&mut self) -> Result<bool> {
-        let Some(slice) = self.slices.front_mut() else { return Ok(false) };
-        let mut rows: Vec<(Vec<u8>, Bytes)> = Vec::new();
-        let mut bytes = 0;
-        let from = match &slice.from {
+        if self.slices.is_empty() {
+            return Ok(false);
+        }
+        let slice = &self.reading.slices[self.slices.start];
+        let (start, end) = (key::item(&slice.from), key::item(&slice.to));
+        let from = match &self.from {
             Bound::Included(key) => Bound::Included(&key[..]),
             Bound::Excluded(key) => Bound::Excluded(&key[..]),
-            Bound::Unbounded => Bound::Unbounded,
+            Bound::Unbounded => Bound::Included(&start[..]),
         };
+        let mut rows: Vec<(Vec<u8>, Bytes)> = Vec::new();
+        let mut bytes = 0;
         slice.snapshot.scan(
             from,
-            Bound::Excluded(&slice.to),
+            Bound::Excluded(&end[..]),
             Direction::Forward,
             &mut |key, value| {
                 rows.push((key.to_vec(), value.clone()));
@@ -231,29 +295,19 @@ impl<P: Snapshot> Scan<P> {
             },
         )?;
         match rows.last() {
-            Some((last, _)) => slice.from = Bound::Excluded(last.clone()),
+            Some((last, _)) => self.from = Bound::Excluded(last.clone()),
             None => {
-                self.slices.pop_front();
+                self.slices.start += 1;
+                self.from = Bound::Unbounded;
                 return Ok(true);
             }
         }
         for (key, row) in rows {
             let place = Bytes::from(key).slice(1..);
             let header = ItemHeader::decode(&row)?;
-            if self.container.is_expired(&header, self.now_s) {
-                continue;
+            if self.reading.admits(slice, &place, &header)? {
+                self.chunk.push_back(Visited { place, item: Item::decode(&row)? });
             }
-            if !slice.purged.is_empty() || self.prefix.is_some() {
-                let (partition, _) =
-                    PartitionPrefix::of(&place).ok_or_else(|| corrupt("place of a document"))?;
-                let cutoff = slice.purged.get(&partition.row(key::Kind::Purge)[1..]);
-                if cutoff.is_some_and(|lsn| header.lsn <= *lsn)
-                    || !begins_with(&partition, self.prefix.as_ref())
-                {
-                    continue;
-                }
-            }
-            self.chunk.push_back(Visited { place, item: Item::decode(&row)? });
         }
         Ok(true)
     }

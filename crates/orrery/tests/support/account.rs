@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use db::{
     Address, BatchOperation, BatchOutcome, Clock, Conditions, CountingIds, Db, Failure,
-    ManualClock, Outcome, Page, Scope, Throughput, Write,
+    ManualClock, Outcome, Page, Position, QueryText, Scope, Throughput, Write,
 };
 use storage::{Embedded, InMemory, Options, RangeStore};
 use value::{Object, PartitionKey, Patch, Value};
@@ -32,6 +32,7 @@ pub(crate) enum Request {
     Batch { container: String, key: PartitionKey, operations: Vec<Operation> },
     Bulk { container: String, operations: Vec<Operation>, continue_on_error: bool },
     Feed { container: String, key: Option<PartitionKey>, page: Page },
+    Query { container: String, query: QueryText, key: Option<PartitionKey>, page: Page },
     DeletePartition { container: String, key: Option<PartitionKey> },
 }
 
@@ -67,9 +68,11 @@ pub(crate) struct Answer {
     pub(crate) charge_ru: f64,
     /// Of a batch: one for each operation.
     pub(crate) results: Vec<OperationAnswer>,
-    /// Of a feed: the texts of the documents.
+    /// Of a feed or a query: the texts of the documents or results.
     pub(crate) rows: Vec<String>,
     pub(crate) continuation: Option<String>,
+    /// Of a query: the session token.
+    pub(crate) session: Option<String>,
 }
 
 /// What a client gets for one operation of a batch.
@@ -238,6 +241,19 @@ impl<K: Keeping> Account<K> {
                     ..Answer::default()
                 })
             }
+            Request::Query { container: name, query, key, page } => {
+                let scope = Scope { key: key.clone(), cross_partition: true, ..Scope::default() };
+                let feed = db.query(&container(name)?, query, &scope, page, None)?;
+                let tokens: Vec<String> = feed.at.iter().map(Position::token).collect();
+                Ok(Answer {
+                    status: 200,
+                    rows: feed.rows.iter().map(|row| text(row)).collect(),
+                    continuation: feed.continuation,
+                    charge_ru: feed.charge.ru(),
+                    session: Some(tokens.join(",")),
+                    ..Answer::default()
+                })
+            }
             Request::DeletePartition { container: name, key } => {
                 let missing = "PartitionKey value must be supplied for this operation.";
                 let key = key.as_ref().ok_or_else(|| db::Error::bad_request(missing))?;
@@ -316,8 +332,17 @@ fn refusal(failure: Failure) -> Refusal {
         status: error.kind.status(),
         substatus: error.kind.substatus(),
         code: error.kind.code().to_owned(),
-        message: error.message,
+        message: sentence(error.message),
         charge_ru: charge.ru(),
+    }
+}
+
+/// What an error says: its one sentence, or JSON of its own where it has a code and a place.
+pub(crate) fn sentence(message: String) -> String {
+    let errors = Value::parse(message.as_bytes()).ok();
+    match errors.as_ref().and_then(|errors| errors.get("Errors")).and_then(Value::as_array) {
+        Some([Value::String(only)]) => only.clone(),
+        _ => message,
     }
 }
 

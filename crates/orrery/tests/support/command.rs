@@ -13,6 +13,7 @@
 //! | `batch KEY` | writes the lines below as one transaction; they are commands without keys |
 //! | `bulk`, `bulk stop` | writes the lines below one by one; `stop` at the first failure |
 //! | `feed KEY [page=N]` | reads all documents of a partition or container, page by page |
+//! | `query KEY [page=N] SELECT …` | asks a partition or container, page by page; what stands below goes on with the text, or gives a parameter: `@name JSON` |
 //! | `delete-partition KEY` | deletes all documents of a logical partition |
 //! | `usage` | prints how many documents are stored, stale ones included |
 //! | `advance 10s` | moves the clock |
@@ -21,7 +22,8 @@
 //!
 //! `pk=` takes one path, the levels of a hierarchical key, or `none` for a container without partition
 //! key as old clients make them; further options of a container are
-//! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys) and `throughput=N`.
+//! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys), `throughput=N`, `indexing=JSON` (an
+//! indexing policy) and `composite=/a,-/b;/c,/d` (two composite indexes; `-` goes down).
 //!
 //! A `KEY` is a JSON scalar or, for hierarchical keys, an array; `undefined` is the key of documents
 //! without a value, `none` the empty key, and `-` or nothing at all means that the client sends no
@@ -32,12 +34,13 @@
 //! any other word as it is.
 //!
 //! A leading `!` expects a refusal. Tags before the command change what is printed: `[etag]` the
-//! etag, `[charge]` the request charge, `[system]` the system properties, `[quiet]` only the status.
+//! etag, `[charge]` the request charge, `[system]` the system properties, `[quiet]` only the status,
+//! `[session]` the session token of each page, with `_` for its version.
 //!
 //! `«text*N»` stands for N times the text, in commands and in output. In the lines below a batch,
 //! `repeat N LINE` stands for N lines, in which the numbers from 1 replace `§`.
 
-use db::Conditions;
+use db::{Conditions, QueryText};
 use value::{Object, PartitionKey, Value, write_string};
 
 use crate::support::account::{Operation, Verb};
@@ -58,6 +61,7 @@ pub(crate) struct Tags {
     pub(crate) charge: bool,
     pub(crate) system: bool,
     pub(crate) quiet: bool,
+    pub(crate) session: bool,
 }
 
 /// What a command does.
@@ -71,6 +75,7 @@ pub(crate) enum Action {
     Batch { key: PartitionKey, operations: Vec<Operation> },
     Bulk { operations: Vec<Operation>, continue_on_error: bool },
     Feed { key: Option<PartitionKey>, items_max: Option<usize> },
+    Query { query: QueryText, key: Option<PartitionKey>, items_max: Option<usize> },
     DeletePartition { key: Option<PartitionKey> },
     Usage,
     Advance { seconds: u64 },
@@ -92,13 +97,14 @@ impl Command {
                 "[charge]" => tags.charge = true,
                 "[system]" => tags.system = true,
                 "[quiet]" => tags.quiet = true,
+                "[session]" => tags.session = true,
                 other => return Err(format!("unknown tag {other}")),
             }
         }
         let expects_refusal = words.rest.starts_with('!');
         words.rest = words.rest.strip_prefix('!').unwrap_or(words.rest);
         let verb = words.word();
-        let takes_details = ["batch", "bulk"].contains(&verb);
+        let takes_details = ["batch", "bulk", "query"].contains(&verb);
         if !takes_details && !step.details.is_empty() {
             return Err(format!("'{verb}' has no lines below it"));
         }
@@ -133,9 +139,13 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
         }
         "feed" => {
             let key = if words.rest.starts_with("page=") { None } else { words.key()? };
-            let items_max = words.option("page=").map(|text| number(&text)).transpose()?;
-            let items_max = items_max.map(|count| usize::try_from(count).unwrap_or(0));
-            Action::Feed { key, items_max }
+            Action::Feed { key, items_max: words.page()? }
+        }
+        "query" => {
+            let has_key = !["page=", "SELECT "].iter().any(|word| words.rest.starts_with(word));
+            let key = if has_key { words.key()? } else { None };
+            let items_max = words.page()?;
+            Action::Query { query: query(words, details)?, key, items_max }
         }
         "delete-partition" => Action::DeletePartition { key: words.key()? },
         "usage" => Action::Usage,
@@ -147,6 +157,25 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
         "reopen" => Action::Reopen,
         _ => Action::One(operation(verb, words, Keys::OfEach)?),
     })
+}
+
+/// The text of a query and its parameters.
+fn query(words: &mut Words<'_>, details: &[String]) -> Result<QueryText, String> {
+    let mut query = QueryText::default();
+    query.text.push_str(std::mem::take(&mut words.rest));
+    for line in details {
+        let line = expand(line)?;
+        if line.starts_with('@') {
+            let (name, json) = line.split_once(' ').ok_or("a parameter has a value")?;
+            let value =
+                Value::parse(json.as_bytes()).map_err(|error| format!("{error}: {json}"))?;
+            query.parameters.push((name.to_owned(), value));
+        } else {
+            query.text.push('\n');
+            query.text.push_str(&line);
+        }
+    }
+    Ok(query)
 }
 
 fn container(words: &mut Words<'_>) -> Result<Action, String> {
@@ -164,6 +193,15 @@ fn container(words: &mut Words<'_>) -> Result<Action, String> {
             "ttl" => drop(body.insert("defaultTtl", number(text)?)),
             "unique" => drop(body.insert("uniqueKeyPolicy", unique_keys(text))),
             "throughput" => throughput = Some(number(text)?),
+            "indexing" => {
+                let policy = Value::parse(text.as_bytes());
+                let policy = policy.map_err(|error| format!("{error}: {text}"))?;
+                body.insert("indexingPolicy", policy);
+            }
+            "composite" => {
+                let policy = Object::from([("compositeIndexes", composite_indexes(text))]);
+                body.insert("indexingPolicy", policy);
+            }
             _ => return Err(format!("unknown option '{option}'")),
         }
     }
@@ -192,6 +230,18 @@ fn unique_keys(text: &str) -> Value {
     };
     let keys: Vec<Value> = text.split(';').map(one).collect();
     Value::from(Object::from([("uniqueKeys", Value::from(keys))]))
+}
+
+fn composite_indexes(text: &str) -> Value {
+    let path = |text: &str| {
+        let (path, order) = match text.strip_prefix('-') {
+            Some(path) => (path, "descending"),
+            None => (text, "ascending"),
+        };
+        Value::from(Object::from([("path", Value::from(path)), ("order", Value::from(order))]))
+    };
+    let one = |paths: &str| Value::from(paths.split(',').map(path).collect::<Vec<_>>());
+    Value::from(text.split(';').map(one).collect::<Vec<_>>())
 }
 
 /// Whether operations say their keys themselves.
@@ -316,6 +366,11 @@ impl<'a> Words<'a> {
             },
         };
         PartitionKey::parse_header(&header).map(Some).map_err(|error| format!("{header}: {error}"))
+    }
+
+    fn page(&mut self) -> Result<Option<usize>, String> {
+        let items_max = self.option("page=").map(|text| number(&text)).transpose()?;
+        Ok(items_max.map(|count| usize::try_from(count).unwrap_or(0)))
     }
 
     /// The body of a patch: the operations, and a condition if there is one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use db::Db;
+use db::{Db, Page, QueryText};
 use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -17,10 +17,10 @@ use hyper_util::rt::TokioIo;
 use storage::RangeStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
-use value::{PartitionKey, Value, write_string};
+use value::{Object, PartitionKey, Value, write_string};
 
 use crate::support::account::{
-    Answer, DATABASE, Operation, OperationAnswer, Refusal, Request, Verb, text,
+    Answer, DATABASE, Operation, OperationAnswer, Refusal, Request, Verb, sentence, text,
 };
 
 /// One connection to a server that ends with the test.
@@ -94,6 +94,13 @@ impl Client {
                 assert_eq!(header("x-ms-item-count"), Some(rows.len().to_string()));
                 Answer { rows, continuation: header("x-ms-continuation"), ..answer }
             }
+            Request::Query { .. } => {
+                let rows = rows(&body);
+                assert_eq!(header("x-ms-item-count"), Some(rows.len().to_string()));
+                let (continuation, session) =
+                    (header("x-ms-continuation"), header("x-ms-session-token"));
+                Answer { rows, continuation, session, ..answer }
+            }
             _ => answer,
         })
     }
@@ -159,14 +166,16 @@ fn call(request: &Request) -> Call {
                 .with_body(batch_body(operations))
         }
         Request::Feed { container, key, page } => {
-            let mut call = Call::on_documents(Method::GET, container).with_key(key.as_ref());
-            if let Some(items_max) = page.items_max {
-                call = call.with("x-ms-max-item-count", &items_max.to_string());
-            }
-            match &page.continuation {
-                Some(continuation) => call.with("x-ms-continuation", continuation),
-                None => call,
-            }
+            Call::on_documents(Method::GET, container).with_key(key.as_ref()).with_page(page)
+        }
+        Request::Query { container, query, key, page } => {
+            Call::on_documents(Method::POST, container)
+                .with("content-type", "application/query+json")
+                .with("x-ms-documentdb-isquery", "True")
+                .with("x-ms-documentdb-query-enablecrosspartition", "True")
+                .with_key(key.as_ref())
+                .with_page(page)
+                .with_body(query_body(query))
         }
         Request::DeletePartition { container, key } => {
             let path = ["dbs", DATABASE, "colls", container, "operations", "partitionkeydelete"];
@@ -225,9 +234,31 @@ impl Call {
         }
     }
 
+    fn with_page(mut self, page: &Page) -> Self {
+        if let Some(items_max) = page.items_max {
+            self = self.with("x-ms-max-item-count", &items_max.to_string());
+        }
+        match &page.continuation {
+            Some(continuation) => self.with("x-ms-continuation", continuation),
+            None => self,
+        }
+    }
+
     fn with_body(self, body: String) -> Self {
         Self { body, ..self }
     }
+}
+
+fn query_body(query: &QueryText) -> String {
+    let parameter = |(name, value): &(String, Value)| {
+        Value::from(Object::from([("name", Value::from(name.as_str())), ("value", value.clone())]))
+    };
+    let parameters: Vec<Value> = query.parameters.iter().map(parameter).collect();
+    let body = Object::from([
+        ("query", Value::from(query.text.as_str())),
+        ("parameters", Value::from(parameters)),
+    ]);
+    Value::from(body).to_text()
 }
 
 /// The operations of a batch as the SDKs for Python, JavaScript, Java, Go and Rust send them.
@@ -295,12 +326,7 @@ fn refusal(status: u16, substatus: u32, charge_ru: f64, body: &[u8]) -> Refusal 
     let told = told.strip_prefix("Message: ").expect("the message starts as the service's do");
     let (nested, rest) = told.split_once("\r\n").expect("the activity id is on its own line");
     assert!(rest.starts_with("ActivityId: "), "{rest}");
-    let errors = Value::parse(nested.as_bytes()).expect("the errors are JSON");
-    let message = match errors.get("Errors").and_then(Value::as_array) {
-        Some([Value::String(message)]) => message.clone(),
-        // Errors of queries are JSON of their own.
-        _ => nested.to_owned(),
-    };
+    let message = sentence(nested.to_owned());
     Refusal { status, substatus, code, message, charge_ru }
 }
 

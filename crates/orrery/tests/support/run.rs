@@ -73,6 +73,10 @@ impl<K: Keeping> Run<K> {
                 let page = Page { items_max, continuation: None };
                 Request::Feed { container: self.container(), key, page }
             }
+            Action::Query { query, key, items_max } => {
+                let page = Page { items_max, continuation: None };
+                Request::Query { container: self.container(), query, key, page }
+            }
             Action::DeletePartition { key } => {
                 Request::DeletePartition { container: self.container(), key }
             }
@@ -133,8 +137,8 @@ impl<K: Keeping> Run<K> {
     }
 
     async fn answer(&mut self, request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
-        if let Request::Feed { container, key, page } = request {
-            return self.feed(&container, key, page, tags).await;
+        if let Request::Feed { .. } | Request::Query { .. } = request {
+            return self.pages(request, tags).await;
         }
         let answer = self.account().send(&request).await?;
         let Answer { status, etag, body, charge_ru, results, .. } = answer;
@@ -163,21 +167,16 @@ impl<K: Keeping> Run<K> {
         Ok(printed)
     }
 
-    /// Reads a feed to its end.
-    async fn feed(
-        &mut self,
-        container: &str,
-        key: Option<value::PartitionKey>,
-        mut page: Page,
-        tags: Tags,
-    ) -> Result<Vec<String>, Refusal> {
+    /// Reads a feed or the answer of a query to its end.
+    async fn pages(&mut self, mut request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
         let mut lines = Vec::new();
         loop {
-            let container = container.to_owned();
-            let request = Request::Feed { container, key: key.clone(), page: page.clone() };
             let answer = self.account().send(&request).await?;
             if tags.charge {
                 lines.push(format!("{} RU", answer.charge_ru));
+            }
+            if tags.session {
+                lines.push(format!("session {}", versionless(&answer.session.unwrap_or_default())));
             }
             for row in answer.rows {
                 lines.push(self.document(&row, tags));
@@ -186,7 +185,9 @@ impl<K: Keeping> Run<K> {
                 return Ok(lines);
             }
             lines.push("next page".to_owned());
-            page.continuation = answer.continuation;
+            if let Request::Feed { page, .. } | Request::Query { page, .. } = &mut request {
+                page.continuation = answer.continuation;
+            }
         }
     }
 
@@ -251,6 +252,16 @@ struct Printed {
     body: Option<String>,
     message: Option<String>,
     charge_ru: f64,
+}
+
+/// Session tokens without the number of the container, which counts all that a database ever had.
+fn versionless(tokens: &str) -> String {
+    let one = |token: &str| {
+        let (range, version) = token.split_once(':').unwrap_or((token, ""));
+        let lsn = version.split_once('#').map_or("", |(_, lsn)| lsn);
+        format!("{range}:_#{lsn}")
+    };
+    tokens.split(',').map(one).collect::<Vec<_>>().join(",")
 }
 
 fn refused_line(refusal: &Refusal, tags: Tags) -> String {

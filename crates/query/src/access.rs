@@ -5,9 +5,12 @@
 //! can make a query faster and never change its answer. [`Touched`] is the same idea for the inside
 //! of documents: what lies elsewhere cannot change the answer.
 
+mod order;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use crate::plan::{Plan, Scalar};
 use value::Value;
 
 /// One step from a document down to an indexed value.
@@ -97,4 +100,40 @@ pub enum Touched {
     Whole,
     /// Some members, and of these perhaps only some members.
     Members(BTreeMap<String, Touched>),
+}
+
+/// One key of `ORDER BY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderBy {
+    /// What the rows are ordered by, where an index can be over it: a path of properties or a
+    /// computed property.
+    pub key: Option<Indexed>,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+}
+
+/// All that a plan says about documents.
+pub(crate) struct Access {
+    pub(crate) condition: Condition,
+    /// Whether the condition is also sufficient.
+    pub(crate) is_exact: bool,
+    pub(crate) touched: Touched,
+    /// What the filter alone touches.
+    pub(crate) filter_touched: Touched,
+    pub(crate) order: Vec<OrderBy>,
+    /// The keys of `ORDER BY` over one frame, which is the value of the first source.
+    pub(crate) sort_keys: Vec<Scalar>,
+}
+
+impl Access {
+    pub(crate) fn of(plan: &Plan) -> Access {
+        Access {
+            condition: Condition::Anything,
+            is_exact: false,
+            touched: Touched::Whole,
+            filter_touched: Touched::Whole,
+            order: order::order(plan),
+            sort_keys: order::sort_keys(plan),
+        }
+    }
 }

@@ -10,8 +10,8 @@ use crate::function::regex::{self, RegexFunction};
 use crate::function::{self, Body};
 use crate::like::Pattern;
 use crate::plan::{
-    Aggregate, Grouping, Like, LikePattern, OrderKey, Origin, PathStep, Plan, RegexCall,
-    RegexPattern, Scalar, Source,
+    Aggregate, ComputedScalar, ConstantSet, Grouping, Like, LikePattern, OrderKey, Origin,
+    PathStep, Plan, RegexCall, RegexPattern, Scalar, Source,
 };
 use crate::same::is_same;
 use crate::{CompositeKey, Error, Options};
@@ -64,6 +64,13 @@ pub(crate) fn bind_condition(
     binder.query(&query, Place::Outermost)
 }
 
+/// Binds a computed property: an expression over one frame, which is the document.
+pub(crate) fn bind_computed(text: &str, options: &Options) -> Result<Scalar, Error> {
+    let mut binder = Binder::new(text, &[], options)?;
+    binder.has_clock = false;
+    binder.computed_property(text)
+}
+
 /// Where a query stands, which decides what its first source may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -113,8 +120,8 @@ struct Binder<'a> {
     text: &'a str,
     parameters: HashMap<&'a str, Arc<Value>>,
     options: &'a Options,
-    /// The computed properties of documents, each bound over one frame with the document.
-    computed: Vec<(&'a str, Arc<Scalar>)>,
+    /// The computed properties of documents.
+    computed: Vec<Arc<ComputedScalar>>,
     scopes: Vec<Scope>,
     udf_calls: usize,
     in_aggregate: bool,
@@ -140,8 +147,8 @@ impl<'a> Binder<'a> {
         };
         let mut computed = Vec::new();
         for property in &options.computed_properties {
-            let scalar = binder.computed_property(&property.query)?;
-            computed.push((property.name.as_str(), Arc::new(scalar)));
+            let body = binder.computed_property(&property.query)?;
+            computed.push(Arc::new(ComputedScalar { name: property.name.clone(), body }));
         }
         binder.computed = computed;
         for (name, value) in parameters {
@@ -257,7 +264,7 @@ impl<'a> Binder<'a> {
                 let kind =
                     if steps.is_empty() { NameKind::Document } else { NameKind::DocumentPath };
                 if let Some(Step::Name(name) | Step::Quoted(name)) = steps.first()
-                    && self.computed.iter().any(|(computed, _)| computed == name)
+                    && self.computed.iter().any(|computed| computed.name == *name)
                 {
                     let text = format!("the computed property {name:?} cannot be a FROM source");
                     return Err(Error::refused(text));
@@ -633,9 +640,9 @@ impl<'a> Binder<'a> {
         if let Scalar::Slot(hops) = object
             && let Some(Scope::Value(Named { kind: NameKind::Document, .. })) =
                 self.scopes.iter().rev().nth(hops)
-            && let Some((_, computed)) = self.computed.iter().find(|(found, _)| *found == name)
+            && let Some(computed) = self.computed.iter().find(|computed| computed.name == name)
         {
-            return Scalar::Let(Box::new(object), Arc::clone(computed));
+            return Scalar::Computed(Box::new(object), Arc::clone(computed));
         }
         Scalar::Member(Box::new(object), name)
     }
@@ -791,7 +798,7 @@ impl<'a> Binder<'a> {
             .push(Scope::Value(Named { name: Some(name.to_owned()), kind: NameKind::Other }));
         let body = self.expr(body);
         self.scopes.pop();
-        Ok(Scalar::Let(Box::new(value), Arc::new(body?)))
+        Ok(Scalar::Let(Box::new(value), Box::new(body?)))
     }
 }
 
@@ -804,21 +811,29 @@ impl Scope {
 /// `value IN list`. Programs send lists of thousands of constants, which are looked up instead of
 /// being compared one by one; what is not a number equals nothing, itself included.
 fn within(value: Box<Scalar>, list: Vec<Scalar>) -> Scalar {
-    let constant = |item: &Scalar| match item.as_constant()? {
-        Value::Number(number) if number.as_f64().is_nan() => None,
-        constant => {
-            let mut key = Vec::new();
-            identity(Some(constant), &mut key);
-            Some(key)
-        }
-    };
     if list.len() < LOOKUP_MIN {
         return Scalar::In(value, list);
     }
-    match list.iter().map(constant).collect::<Option<HashSet<Vec<u8>>>>() {
-        Some(set) => Scalar::InSet(value, set),
+    match constant_set(&list) {
+        Some(set) => Scalar::InSet(value, Box::new(set)),
         None => Scalar::In(value, list),
     }
+}
+
+fn constant_set(list: &[Scalar]) -> Option<ConstantSet> {
+    let mut set = ConstantSet { identities: HashSet::new(), values: Vec::new() };
+    for item in list {
+        let Scalar::Constant(constant) = item else { return None };
+        if constant.as_f64().is_some_and(f64::is_nan) {
+            return None;
+        }
+        let mut key = Vec::new();
+        identity(Some(constant), &mut key);
+        if set.identities.insert(key) {
+            set.values.push(Arc::clone(constant));
+        }
+    }
+    Some(set)
 }
 
 /// A call with a pattern that is compiled now when it is a constant.

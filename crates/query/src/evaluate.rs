@@ -171,7 +171,7 @@ pub(crate) fn evaluate<'e>(
         Scalar::Between(parts) => between(parts, env, context),
         Scalar::In(value, list) => within(value, list, env, context),
         Scalar::InSet(value, set) => {
-            truth(evaluate(value, env, context)?.map(|value| is_in(&value, set)))
+            truth(evaluate(value, env, context)?.map(|value| is_in(&value, &set.identities)))
         }
         Scalar::Like(like) => matches(like, env, context),
         Scalar::Call(function, arguments) => call(function, arguments, env, context),
@@ -179,6 +179,7 @@ pub(crate) fn evaluate<'e>(
         Scalar::Udf(name, arguments) => user_function(name, arguments, env, context),
         Scalar::Subquery(kind, plan) => subquery(*kind, plan, env, context),
         Scalar::Let(value, body) => bind(value, body, env, context),
+        Scalar::Computed(document, property) => bind(document, &property.body, env, context),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::aggregate::Accumulator;
 use crate::compare::{identity, size_bytes};
 use crate::evaluate::{Content, Context, Env, Frame, evaluate, is_true};
-use crate::plan::{Grouping, Origin, PathStep, Plan, Source};
+use crate::plan::{Grouping, OrderKey, Origin, PathStep, Plan, Source};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -43,6 +43,9 @@ pub(crate) fn run_subquery(
 /// A plan and what it remembers while it runs.
 pub(crate) struct Execution<'p> {
     plan: &'p Plan,
+    order_by: &'p [OrderKey],
+    skip: u64,
+    take: Option<u64>,
     /// The subquery that the first source reads the container through.
     inner: Option<Box<Execution<'p>>>,
     groups: Groups,
@@ -79,6 +82,9 @@ impl<'p> Execution<'p> {
         }
         Execution {
             plan,
+            order_by: &plan.order_by,
+            skip: plan.skip,
+            take: plan.take,
             inner,
             groups,
             seen: HashSet::new(),
@@ -89,11 +95,16 @@ impl<'p> Execution<'p> {
         }
     }
 
+    /// The same without `ORDER BY`, `TOP` and `OFFSET LIMIT`, which the caller sees to.
+    pub(crate) fn unpaged(plan: &'p Plan) -> Execution<'p> {
+        Execution { order_by: &[], skip: 0, take: None, ..Execution::new(plan) }
+    }
+
     /// Whether no further result can come.
     pub(crate) fn is_full(&self) -> bool {
-        self.plan.order_by.is_empty()
+        self.order_by.is_empty()
             && self.plan.grouping.is_none()
-            && self.plan.take.is_some_and(|take| self.taken >= take)
+            && self.take.is_some_and(|take| self.taken >= take)
     }
 
     /// Takes one document of the container in.
@@ -147,7 +158,7 @@ impl<'p> Execution<'p> {
         }
         if let Some(grouping) = &self.plan.grouping {
             self.finish_groups(grouping, env, context, emit)?;
-        } else if !self.plan.order_by.is_empty() {
+        } else if !self.order_by.is_empty() {
             self.finish_sorted(context, emit)?;
         }
         Ok(())
@@ -231,7 +242,7 @@ impl<'p> Execution<'p> {
         if let Some(grouping) = &plan.grouping {
             return self.group(grouping, env, context);
         }
-        if !plan.order_by.is_empty() {
+        if !self.order_by.is_empty() {
             return self.sort(env, context);
         }
         match evaluate(&plan.projection, env, context)? {
@@ -256,15 +267,15 @@ impl<'p> Execution<'p> {
             }
             self.keep(bytes, context)?;
         }
-        if self.skipped < self.plan.skip {
+        if self.skipped < self.skip {
             self.skipped += 1;
             return MORE;
         }
-        match self.plan.take {
+        match self.take {
             Some(take) if self.taken >= take => return ENOUGH,
             _ => self.taken += 1,
         }
-        if emit(value)?.is_break() || self.plan.take == Some(self.taken) {
+        if emit(value)?.is_break() || self.take == Some(self.taken) {
             return ENOUGH;
         }
         MORE
@@ -305,20 +316,45 @@ impl<'p> Execution<'p> {
         context: &Context<'_>,
         emit: &mut Emit<'_>,
     ) -> Result<(), Error> {
-        debug_assert!(self.plan.order_by.is_empty() || grouping.keys.is_empty());
+        debug_assert!(self.order_by.is_empty() || grouping.keys.is_empty());
+        let plan = self.plan;
         for (keys, accumulators) in std::mem::take(&mut self.groups.groups) {
-            context.next_document();
-            let aggregates: Vec<Option<Value>> =
-                accumulators.into_iter().map(Accumulator::finish).collect();
-            let content = Content::Group { keys: &keys, aggregates: &aggregates };
-            let frame = Frame { parent: env, content };
-            if let Some(value) = evaluate(&self.plan.projection, Some(&frame), context)?
-                && self.deliver(value, context, emit)?.is_break()
-            {
+            let mut flow = ControlFlow::Continue(());
+            project_group(plan, &keys, accumulators, env, context, &mut |value| {
+                flow = self.deliver(value, context, emit)?;
+                Ok(flow)
+            })?;
+            if flow.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// After the last document, for a plan with grouping: the result of each group with the keys
+    /// that tell it from the others, in the order in which the groups were first seen.
+    pub(crate) fn finish_keyed(
+        &mut self,
+        context: &Context<'_>,
+        emit: &mut dyn FnMut(&[Option<Value>], Cow<'_, Value>) -> Flow,
+    ) -> Result<(), Error> {
+        if let Some(mut inner) = self.inner.take() {
+            let mut none = |_: Cow<'_, Value>| MORE;
+            inner.finish(None, context, &mut |row| self.bind(0, &row, None, context, &mut none))?;
+        }
+        for (keys, accumulators) in std::mem::take(&mut self.groups.groups) {
+            project_group(self.plan, &keys, accumulators, None, context, &mut |value| {
+                emit(&keys, value)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes as if so many rows had been counted, by a plan whose only group counts rows.
+    pub(crate) fn count_rows(&mut self, rows: u64) {
+        for (_, accumulators) in &mut self.groups.groups {
+            accumulators.fill_with(|| Accumulator::Count(rows));
+        }
     }
 
     /// Remembers a row with its sort keys. Only the rows that can still be returned are kept.
@@ -327,12 +363,12 @@ impl<'p> Execution<'p> {
         let Some(value) = evaluate(&plan.projection, env, context)? else { return MORE };
         let value = value.into_owned();
         let mut keys = Vec::with_capacity(plan.order_by.len());
-        for key in &plan.order_by {
+        for key in self.order_by {
             keys.push(evaluate(&key.scalar, env, context)?.map(Cow::into_owned));
         }
         self.keep(row_bytes(&keys, &value), context)?;
         self.sorted.push((keys, value));
-        let needed = plan.take.filter(|_| !plan.distinct).map(|take| take + plan.skip);
+        let needed = self.take.filter(|_| !plan.distinct).map(|take| take + self.skip);
         if let Some(needed) = needed
             && self.sorted.len() as u64 >= needed.saturating_mul(2).saturating_add(1024)
         {
@@ -347,7 +383,7 @@ impl<'p> Execution<'p> {
 
     /// The sort is stable: rows with equal keys stay in the order in which they came.
     fn sort_rows(&mut self) {
-        let order_by = &self.plan.order_by;
+        let order_by = self.order_by;
         self.sorted.sort_by(|(left, _), (right, _)| {
             for (key, (left, right)) in order_by.iter().zip(left.iter().zip(right)) {
                 let order = value::compare(left.as_ref(), right.as_ref());
@@ -371,6 +407,25 @@ impl<'p> Execution<'p> {
     }
 }
 
+/// The result of one group.
+fn project_group(
+    plan: &Plan,
+    keys: &[Option<Value>],
+    accumulators: Vec<Accumulator>,
+    env: Env<'_>,
+    context: &Context<'_>,
+    emit: &mut Emit<'_>,
+) -> Result<(), Error> {
+    context.next_document();
+    let aggregates: Vec<Option<Value>> =
+        accumulators.into_iter().map(Accumulator::finish).collect();
+    let frame = Frame { parent: env, content: Content::Group { keys, aggregates: &aggregates } };
+    if let Some(value) = evaluate(&plan.projection, Some(&frame), context)? {
+        let _ = emit(value)?;
+    }
+    Ok(())
+}
+
 fn row_bytes(keys: &[Option<Value>], value: &Value) -> usize {
     keys.iter().flatten().map(size_bytes).sum::<usize>() + size_bytes(value)
 }
@@ -391,7 +446,7 @@ impl Groups {
 }
 
 /// What lies at a path in a document.
-fn descend<'v>(document: &'v Value, steps: &[PathStep]) -> Option<&'v Value> {
+pub(crate) fn descend<'v>(document: &'v Value, steps: &[PathStep]) -> Option<&'v Value> {
     steps.iter().try_fold(document, |value, step| match step {
         PathStep::Name(name) => value.get(name),
         PathStep::Offset(offset) => value.as_array()?.get(usize::try_from(*offset).ok()?),

@@ -9,6 +9,7 @@
 //! and changes where documents come from, never what the expressions mean.
 
 mod access;
+mod advice;
 mod aggregate;
 mod bind;
 mod compare;
@@ -22,7 +23,7 @@ mod plan;
 mod prepared;
 mod same;
 
-pub use access::{Condition, Indexed, PathSegment, ScalarKind, Span, Touched};
+pub use access::{Condition, Indexed, OrderBy, PathSegment, ScalarKind, Span, Touched};
 pub use error::{Error, ErrorKind, RunError};
 pub use options::{CompositeKey, ComputedProperty, Functions, Limits, Options};
-pub use prepared::{Predicate, Prepared, condition, prepare};
+pub use prepared::{Computed, CountShape, Predicate, Prepared, RowKey, condition, prepare};

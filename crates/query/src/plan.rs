@@ -112,16 +112,32 @@ pub(crate) enum Scalar {
     /// The value, the lower and the upper bound.
     Between(Box<[Scalar; 3]>),
     In(Box<Scalar>, Vec<Scalar>),
-    /// `IN` a long list of constants, by their identities.
-    InSet(Box<Scalar>, HashSet<Vec<u8>>),
+    /// `IN` a long list of constants.
+    InSet(Box<Scalar>, Box<ConstantSet>),
     Like(Box<Like>),
     Call(&'static Function, Vec<Scalar>),
     Regex(Box<RegexCall>),
     Udf(String, Vec<Scalar>),
     Subquery(SubqueryKind, Box<Plan>),
-    /// The value, and the body that sees it as its innermost frame. A computed property is such a
-    /// body, shared by all places that name it.
-    Let(Box<Scalar>, Arc<Scalar>),
+    /// The value, and the body that sees it as its innermost frame.
+    Let(Box<Scalar>, Box<Scalar>),
+    /// A document, and a computed property of it.
+    Computed(Box<Scalar>, Arc<ComputedScalar>),
+}
+
+/// A computed property, shared by all places that name it.
+#[derive(Debug)]
+pub(crate) struct ComputedScalar {
+    pub(crate) name: String,
+    /// Its value; the innermost frame is the document.
+    pub(crate) body: Scalar,
+}
+
+/// Constants that are looked up instead of being compared one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstantSet {
+    pub(crate) identities: HashSet<Vec<u8>>,
+    pub(crate) values: Vec<Arc<Value>>,
 }
 
 /// A call of a function with a pattern.
@@ -180,17 +196,14 @@ impl Plan {
         }
     }
 
-    /// Whether each document's results depend on that document alone.
-    pub(crate) fn is_streaming(&self) -> bool {
-        let is_stateless = self.grouping.is_none()
+    /// Whether each document's rows depend on that document alone, before they are ordered and
+    /// paged. A subquery has neither order nor page.
+    pub(crate) fn is_row_wise(&self) -> bool {
+        self.grouping.is_none()
             && !self.distinct
-            && self.order_by.is_empty()
-            && self.skip == 0
-            && self.take.is_none();
-        is_stateless
             && match self.sources.first().map(|source| &source.origin) {
                 Some(Origin::Container(_)) => true,
-                Some(Origin::Subquery(plan)) => plan.is_streaming(),
+                Some(Origin::Subquery(plan)) => plan.is_row_wise(),
                 Some(Origin::Scalar(_)) | None => false,
             }
     }

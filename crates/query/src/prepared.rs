@@ -1,24 +1,53 @@
 //! Queries that are ready to run, and conditions that are ready to test.
+//!
+//! A query can be run over a source of documents, whatever its clauses. A caller that knows better
+//! where documents are, in which order they come and how many are wanted asks what the query needs
+//! ([`Prepared::condition`], [`Prepared::order`], [`Prepared::touched`]), brings documents one by
+//! one and pages the results itself.
 
-use crate::bind::{bind, bind_condition};
-use crate::compare::size_bytes;
-use crate::evaluate::{Content, Context, Frame, is_true};
-use crate::execute::Execution;
+use crate::access::Access;
+use crate::advice::advice;
+use crate::aggregate::AggregateKind;
+use crate::bind::{bind, bind_computed, bind_condition};
+use crate::compare::{identity, size_bytes};
+use crate::evaluate::{Content, Context, Frame, evaluate, is_true};
+use crate::execute::{Emit, Execution, descend};
 use crate::plan::{Origin, Plan, Scalar, Source};
-use crate::{Error, Limits, Options, RunError};
+use crate::{Condition, Error, Limits, Options, OrderBy, RunError, Touched};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
-use value::Value;
+use value::{Value, murmur3_x64_128};
 
 /// A query whose names, parameters and functions are resolved.
 pub struct Prepared {
     plan: Plan,
     options: Options,
     random: AtomicU64,
+    access: Access,
+    advice: Vec<&'static str>,
     /// Whether results are copies of what is stored, so that none can hold a number that JSON
     /// cannot write.
     is_stored: bool,
+}
+
+/// What identifies a result among all results of a query: its group, or its value. It is the same
+/// whenever and wherever the query runs, and two results share one only by a chance of 2^-64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey(pub [u8; 16]);
+
+impl RowKey {
+    fn of(identity: &[u8]) -> RowKey {
+        RowKey(murmur3_x64_128(identity, 0))
+    }
+}
+
+/// What kind of count a query is; [`Prepared::answer_count`] makes the answer of the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountShape {
+    /// Whether only the documents that pass a filter count.
+    pub is_filtered: bool,
 }
 
 /// Reads and binds a query. Whatever is wrong with it is found here, with the service's code and
@@ -29,11 +58,12 @@ pub fn prepare(
     options: &Options,
 ) -> Result<Prepared, Error> {
     let query = sql::parse(text)?;
-    Ok(Prepared::new(bind(text, &query, parameters, options)?, options.clone()))
+    let plan = bind(text, &query, parameters, options)?;
+    Ok(Prepared::new(plan, options.clone(), advice(&query)))
 }
 
 impl Prepared {
-    fn new(plan: Plan, options: Options) -> Prepared {
+    fn new(plan: Plan, options: Options, advice: Vec<&'static str>) -> Prepared {
         let is_stored = plan.grouping.is_none()
             && is_path(&plan.projection)
             && plan.sources.iter().all(|source| match &source.origin {
@@ -42,13 +72,34 @@ impl Prepared {
                 Origin::Subquery(_) => false,
             });
         let random = AtomicU64::new(options.seed);
-        Prepared { plan, options, random, is_stored }
+        let access = Access::of(&plan);
+        Prepared { plan, options, random, access, advice, is_stored }
     }
 
-    /// Whether each document's results depend on that document alone: no `ORDER BY`, `GROUP BY`,
-    /// `DISTINCT`, aggregate, `TOP` or `OFFSET LIMIT`, and rows that come from the container.
+    // ---- what kind of query it is ----
+
+    /// Whether each document's rows depend on that document alone: no `GROUP BY`, `DISTINCT` or
+    /// aggregate, and rows that come from the container. `ORDER BY`, `TOP` and `OFFSET LIMIT` may
+    /// be there.
+    pub fn is_row_wise(&self) -> bool {
+        self.plan.is_row_wise()
+    }
+
+    /// Whether each document's results depend on that document alone: row-wise, and no `ORDER BY`,
+    /// `TOP` or `OFFSET LIMIT` either.
     pub fn is_streaming(&self) -> bool {
-        self.plan.is_streaming()
+        let is_paged = self.plan.skip > 0 || self.plan.take.is_some();
+        self.is_row_wise() && self.plan.order_by.is_empty() && !is_paged
+    }
+
+    /// Whether equal results are returned once.
+    pub fn is_distinct(&self) -> bool {
+        self.plan.distinct
+    }
+
+    /// Whether there is a `GROUP BY` or an aggregate.
+    pub fn is_grouped(&self) -> bool {
+        self.plan.grouping.is_some()
     }
 
     /// Whether the query looks at documents at all; `SELECT 1` does not.
@@ -56,15 +107,80 @@ impl Prepared {
         self.plan.reads_container()
     }
 
-    /// Whether the results are the documents that pass a filter, unchanged: `SELECT * FROM c` with
-    /// or without `WHERE`. Such a query can be answered with the stored texts.
+    /// Whether the rows are the documents that pass a filter, unchanged: `SELECT * FROM c` with or
+    /// without `WHERE`, `ORDER BY`, `TOP` and `OFFSET LIMIT`. Such a query can be answered with the
+    /// stored texts.
     pub fn returns_documents(&self) -> bool {
-        let [Source { origin: Origin::Container(steps), iterates: false }] = &self.plan.sources[..]
-        else {
-            return false;
-        };
-        steps.is_empty() && self.is_streaming() && matches!(self.plan.projection, Scalar::Slot(0))
+        self.reads_whole_documents()
+            && self.is_row_wise()
+            && matches!(self.plan.projection, Scalar::Slot(0))
     }
+
+    /// Whether the container's documents are the only source, so that a document is a row.
+    fn reads_whole_documents(&self) -> bool {
+        matches!(
+            &self.plan.sources[..],
+            [Source { origin: Origin::Container(steps), iterates: false }] if steps.is_empty()
+        )
+    }
+
+    /// The keys of `ORDER BY`, the most significant first.
+    pub fn order(&self) -> Vec<OrderBy> {
+        self.access.order.clone()
+    }
+
+    /// How many results are skipped.
+    pub fn skip(&self) -> u64 {
+        self.plan.skip
+    }
+
+    /// How many results are returned at most.
+    pub fn take(&self) -> Option<u64> {
+        self.plan.take
+    }
+
+    /// Whether the query only counts documents, with nothing but `COUNT` of what is always there:
+    /// `COUNT(1)`, `COUNT(c)`.
+    pub fn count(&self) -> Option<CountShape> {
+        let grouping = self.plan.grouping.as_ref()?;
+        let counts_rows = grouping.aggregates.iter().all(|aggregate| {
+            aggregate.kind == AggregateKind::Count
+                && matches!(aggregate.argument, Scalar::Constant(_) | Scalar::Slot(0))
+        });
+        let is_count = self.reads_whole_documents() && grouping.keys.is_empty() && counts_rows;
+        is_count.then_some(CountShape { is_filtered: self.plan.filter.is_some() })
+    }
+
+    /// The ids of the service's query advice that the query deserves, each once.
+    pub fn advice(&self) -> Vec<&'static str> {
+        self.advice.clone()
+    }
+
+    // ---- what it says about documents ----
+
+    /// What must hold of a document that contributes to the answer. All others may be left out.
+    pub fn condition(&self) -> &Condition {
+        &self.access.condition
+    }
+
+    /// Whether a document that satisfies the condition also passes the filter, so that the filter
+    /// need not be asked.
+    pub fn is_condition_exact(&self) -> bool {
+        self.access.is_exact
+    }
+
+    /// Which parts of a document the query looks at. Answers over documents without the other
+    /// parts are the same.
+    pub fn touched(&self) -> &Touched {
+        &self.access.touched
+    }
+
+    /// Which parts of a document [`Prepared::keeps`] looks at.
+    pub fn filter_touched(&self) -> &Touched {
+        &self.access.filter_touched
+    }
+
+    // ---- document by document ----
 
     /// Whether a document passes the filter, for queries that return documents.
     ///
@@ -81,15 +197,16 @@ impl Prepared {
         }
     }
 
-    /// Appends the results of one document, for queries that stream.
+    /// Appends the rows of one document, for row-wise queries. `ORDER BY`, `TOP` and
+    /// `OFFSET LIMIT` are the caller's.
     ///
     /// # Panics
     ///
-    /// When the query does not stream.
+    /// When the query is not row-wise.
     pub fn rows_of(&self, document: &Value, out: &mut Vec<Value>) -> Result<(), Error> {
-        assert!(self.is_streaming(), "only streaming queries answer document by document");
+        assert!(self.is_row_wise(), "only row-wise queries answer document by document");
         let context = Context::new(&self.options, &self.random);
-        let mut execution = Execution::new(&self.plan);
+        let mut execution = Execution::unpaged(&self.plan);
         let pushed = execution.push(document, &context, &mut |row| {
             let row = context.own(row)?;
             out.push(self.result(row));
@@ -97,6 +214,24 @@ impl Prepared {
         });
         pushed.map(|_| ())
     }
+
+    /// The values of the `ORDER BY` keys for a document; they are the same for all of its rows.
+    pub fn sort_keys_of(&self, document: &Value) -> Result<Vec<Option<Value>>, Error> {
+        let Some(Source { origin: Origin::Container(steps), .. }) = self.plan.sources.first()
+        else {
+            return Ok(Vec::new());
+        };
+        let context = Context::new(&self.options, &self.random);
+        let content = Content::Value(descend(document, steps));
+        let frame = Frame { parent: None, content };
+        let mut keys = Vec::with_capacity(self.access.sort_keys.len());
+        for key in &self.access.sort_keys {
+            keys.push(evaluate(key, Some(&frame), &context)?.map(Cow::into_owned));
+        }
+        Ok(keys)
+    }
+
+    // ---- over all documents ----
 
     /// The results over all documents of a source, whatever the clauses. Reading stops as soon as
     /// no further document can change the answer.
@@ -113,23 +248,100 @@ impl Prepared {
             out.push(row);
             Ok(ControlFlow::Continue(()))
         };
-        if self.reads_documents() {
-            for document in documents {
-                if execution.is_full() {
-                    break;
-                }
-                let document = document.map_err(RunError::Source)?;
-                context.next_document();
-                if execution.push(&document, &context, &mut emit)?.is_break() {
-                    break;
-                }
-            }
-        } else if execution.pull(None, &context, &mut emit)?.is_break() {
+        if self.feed(&mut execution, documents, &context, &mut emit)?.is_continue() {
+            execution.finish(None, &context, &mut emit)?;
+        }
+        Ok(out)
+    }
+
+    /// The results over all documents of a source with a key for each, in the order in which they
+    /// were first seen, for queries that are not row-wise. The keys do not depend on that order.
+    /// `ORDER BY`, `TOP` and `OFFSET LIMIT` are the caller's.
+    ///
+    /// A group is known by its keys and a distinct result by its value. What is neither, because a
+    /// subquery groups or selects the rows, is known by its value and its number among equals.
+    pub fn run_keyed<E>(
+        &self,
+        documents: impl IntoIterator<Item = Result<Value, E>>,
+    ) -> Result<Vec<(RowKey, Value)>, RunError<E>> {
+        let context = Context::new(&self.options, &self.random);
+        let mut execution = Execution::unpaged(&self.plan);
+        let mut out = Vec::new();
+        let mut keep = |key: RowKey, row: Cow<'_, Value>| {
+            let row = self.result(row.into_owned());
+            context.keep(size_of::<RowKey>() + size_bytes(&row))?;
+            out.push((key, row));
+            Ok(ControlFlow::Continue(()))
+        };
+        if self.is_grouped() && !self.is_distinct() {
+            let mut no_rows = |_: Cow<'_, Value>| Ok(ControlFlow::Continue(()));
+            let _ = self.feed(&mut execution, documents, &context, &mut no_rows)?;
+            execution.finish_keyed(&context, &mut |keys, row| {
+                let mut known = Vec::new();
+                keys.iter().for_each(|key| identity(key.as_ref(), &mut known));
+                keep(RowKey::of(&known), row)
+            })?;
             return Ok(out);
         }
-        context.next_document();
-        execution.finish(None, &context, &mut emit)?;
+        let is_distinct = self.is_distinct();
+        let mut equals: HashMap<RowKey, u64> = HashMap::new();
+        let mut emit = |row: Cow<'_, Value>| {
+            let mut known = Vec::new();
+            identity(Some(&row), &mut known);
+            if !is_distinct {
+                let number = equals.entry(RowKey::of(&known)).or_default();
+                known.extend(number.to_be_bytes());
+                *number += 1;
+            }
+            keep(RowKey::of(&known), row)
+        };
+        if self.feed(&mut execution, documents, &context, &mut emit)?.is_continue() {
+            execution.finish(None, &context, &mut emit)?;
+        }
         Ok(out)
+    }
+
+    /// The results of a query that counts, given the count; see [`Prepared::count`].
+    ///
+    /// # Panics
+    ///
+    /// When the query does not only count.
+    pub fn answer_count(&self, count: u64) -> Result<Vec<Value>, Error> {
+        assert!(self.count().is_some(), "only queries that count are answered by a count");
+        let context = Context::new(&self.options, &self.random);
+        let mut execution = Execution::new(&self.plan);
+        execution.count_rows(count);
+        let mut out = Vec::new();
+        execution.finish(None, &context, &mut |row| {
+            out.push(self.result(row.into_owned()));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(out)
+    }
+
+    /// Takes all documents in; a break says that no further result can come.
+    fn feed<E>(
+        &self,
+        execution: &mut Execution<'_>,
+        documents: impl IntoIterator<Item = Result<Value, E>>,
+        context: &Context<'_>,
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>, RunError<E>> {
+        if !self.reads_documents() {
+            return Ok(execution.pull(None, context, emit)?);
+        }
+        for document in documents {
+            if execution.is_full() {
+                break;
+            }
+            let document = document.map_err(RunError::Source)?;
+            context.next_document();
+            if execution.push(&document, context, emit)?.is_break() {
+                break;
+            }
+        }
+        context.next_document();
+        Ok(ControlFlow::Continue(()))
     }
 
     /// A result as it is sent: numbers that JSON cannot write are strings, as the service's writer
@@ -178,7 +390,7 @@ pub fn condition(text: &str) -> Result<Predicate, Error> {
     let condition = sql::parse_condition(text)?;
     let options = Options::new(0, 0, Limits::memory(CONDITION_BYTES_MAX));
     let plan = bind_condition(text, &condition, &options)?;
-    Ok(Predicate(Prepared::new(plan, options)))
+    Ok(Predicate(Prepared::new(plan, options, Vec::new())))
 }
 
 impl Predicate {
@@ -187,5 +399,28 @@ impl Predicate {
     pub fn holds(&self, document: &Value) -> bool {
         let mut rows = Vec::new();
         self.0.rows_of(document, &mut rows).is_ok() && !rows.is_empty()
+    }
+}
+
+/// A computed property of a container, for whoever keeps its values.
+pub struct Computed {
+    scalar: Scalar,
+    options: Options,
+    random: AtomicU64,
+}
+
+impl Computed {
+    /// Reads and binds the query of a computed property.
+    pub fn new(text: &str) -> Result<Computed, Error> {
+        let options = Options::new(0, 0, Limits::memory(CONDITION_BYTES_MAX));
+        let scalar = bind_computed(text, &options)?;
+        Ok(Computed { scalar, options, random: AtomicU64::new(0) })
+    }
+
+    /// The value for a document; a property that cannot be evaluated is undefined.
+    pub fn value(&self, document: &Value) -> Option<Value> {
+        let context = Context::new(&self.options, &self.random);
+        let frame = Frame { parent: None, content: Content::Value(Some(document)) };
+        evaluate(&self.scalar, Some(&frame), &context).ok()?.map(Cow::into_owned)
     }
 }

@@ -12,6 +12,11 @@
 //!
 //! No encoding is a prefix of another, hence tuples are encoded by writing their parts one behind
 //! the other.
+//!
+//! A *term* is what an index keeps of a value: the same bytes, but never long. A string is cut behind
+//! [`TERM_STRING_BYTES`] and then ends with `00 01`, which is behind the string that ends there; of an
+//! array or object only the type is left. Such a term is *inexact*: it stands for many values, and
+//! terms still sort as their values do except that these tie.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,14 +25,25 @@ use crate::json::DEPTH_LIMIT;
 use crate::{Number, Object, Value};
 
 const END: u8 = 0;
-const UNDEFINED: u8 = 1;
-const NULL: u8 = 2;
-const FALSE: u8 = 3;
+/// The type byte of undefined.
+pub const UNDEFINED: u8 = 1;
+/// The type byte of null.
+pub const NULL: u8 = 2;
+/// The type byte of false; that of true follows, then those of the other types.
+pub const FALSE: u8 = 3;
 const TRUE: u8 = 4;
-const NUMBER: u8 = 5;
-const STRING: u8 = 6;
-const ARRAY: u8 = 7;
+/// The type byte of numbers.
+pub const NUMBER: u8 = 5;
+/// The type byte of strings.
+pub const STRING: u8 = 6;
+/// The type byte of arrays: all scalars sort before it.
+pub const ARRAY: u8 = 7;
 const OBJECT: u8 = 8;
+/// What stands behind the last zero byte of a string that was cut.
+const CUT: u8 = 1;
+
+/// A string is cut behind so many bytes where it becomes a term.
+pub const TERM_STRING_BYTES: usize = 256;
 
 /// Appends the encoding of a value; `None` is undefined.
 pub fn encode(value: Option<&Value>, out: &mut Vec<u8>) {
@@ -64,15 +80,86 @@ pub fn encode_f64(value: f64, out: &mut Vec<u8>) {
 
 /// Appends the encoding of a string.
 pub fn encode_str(text: &str, out: &mut Vec<u8>) {
+    encode_str_start(text.as_bytes(), out);
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Appends what the encodings of all strings that begin so have in common.
+pub fn encode_str_start(start: &[u8], out: &mut Vec<u8>) {
     out.push(STRING);
-    let mut rest = text.as_bytes();
+    let mut rest = start;
     while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
         out.extend_from_slice(&rest[..=zero]);
         out.push(0xff);
         rest = &rest[zero + 1..];
     }
     out.extend_from_slice(rest);
-    out.extend_from_slice(&[0, 0]);
+}
+
+/// Appends the term of a value; `None` is undefined. Says whether it is exact.
+pub fn encode_term(value: Option<&Value>, out: &mut Vec<u8>) -> bool {
+    match value {
+        Some(Value::String(text)) if text.len() > TERM_STRING_BYTES => {
+            encode_str_start(&text.as_bytes()[..TERM_STRING_BYTES], out);
+            out.extend_from_slice(&[0, CUT]);
+            false
+        }
+        Some(Value::Array(_)) => {
+            out.extend_from_slice(&[ARRAY, END]);
+            false
+        }
+        Some(Value::Object(_)) => {
+            out.extend_from_slice(&[OBJECT, END]);
+            false
+        }
+        _ => {
+            encode(value, out);
+            true
+        }
+    }
+}
+
+/// A term at the front of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// How many bytes it takes.
+    pub length: usize,
+    /// Whether it stands for one value only.
+    pub is_exact: bool,
+}
+
+/// Finds the end of the term at the front. With `is_inverted`, all its bytes are inverted, as they
+/// are where the greatest comes first.
+pub fn measure_term(bytes: &[u8], is_inverted: bool) -> Result<Term, OrderError> {
+    let mask = if is_inverted { 0xff } else { 0 };
+    let at = |offset: usize| match bytes.get(offset) {
+        Some(byte) => Ok(byte ^ mask),
+        None => Err(OrderError { offset }),
+    };
+    let (length, is_exact) = match at(0)? {
+        UNDEFINED..=TRUE => (1, true),
+        NUMBER => {
+            at(8)?;
+            (9, true)
+        }
+        STRING => {
+            let mut offset = 1;
+            loop {
+                match at(offset)? {
+                    0 => match at(offset + 1)? {
+                        END => break (offset + 2, true),
+                        CUT => break (offset + 2, false),
+                        0xff => offset += 2,
+                        _ => return Err(OrderError { offset }),
+                    },
+                    _ => offset += 1,
+                }
+            }
+        }
+        ARRAY | OBJECT if at(1)? == END => (2, false),
+        _ => return Err(OrderError { offset: 0 }),
+    };
+    Ok(Term { length, is_exact })
 }
 
 const SIGN: u64 = 1 << 63;
@@ -345,6 +432,16 @@ mod tests {
         assert!(decode(&[ARRAY; 1 << 20]).is_err());
     }
 
+    /// Values with strings around the length at which terms are cut.
+    fn long() -> impl Strategy<Value = Option<Value>> {
+        let text = ("[a\u{0}]{0,3}", 250..260usize, "[ab\u{0}\u{1}é]{0,4}");
+        let text = text.prop_map(|(start, length, end)| {
+            let filled = start + &"x".repeat(length);
+            Some(Value::from(filled[..length].to_owned() + &end))
+        });
+        prop_oneof![maybe(), text]
+    }
+
     fn maybe() -> impl Strategy<Value = Option<Value>> {
         prop::option::weighted(0.9, samples::value())
     }
@@ -375,6 +472,37 @@ mod tests {
             let length = encoded.len();
             encoded.extend(tail);
             prop_assert_eq!(decode(&encoded), Ok((value, length)));
+        }
+
+        /// Terms keep the order of values, and their ends are found whatever follows.
+        #[test]
+        fn terms_sort_as_values(left in long(), right in long(), tail: Vec<u8>) {
+            let term = |value: &Option<Value>| {
+                let mut out = Vec::new();
+                let is_exact = encode_term(value.as_ref(), &mut out);
+                (out, is_exact)
+            };
+            let ((left_term, left_exact), (right_term, right_exact)) = (term(&left), term(&right));
+            let ordering = compare(left.as_ref(), right.as_ref());
+            if left_exact || right_exact || left_term != right_term {
+                prop_assert_eq!(left_term.cmp(&right_term), ordering);
+            }
+            for inverted in [false, true] {
+                let mut bytes = left_term.clone();
+                if inverted {
+                    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                }
+                bytes.extend(&tail);
+                let expected = Term { length: left_term.len(), is_exact: left_exact };
+                prop_assert_eq!(measure_term(&bytes, inverted), Ok(expected));
+            }
+        }
+
+        #[test]
+        fn measures_any_bytes(bytes in prop::collection::vec(prop_oneof![0..9u8, any::<u8>()], 0..40)) {
+            if let Ok(term) = measure_term(&bytes, false) {
+                prop_assert!(term.length <= bytes.len());
+            }
         }
 
         #[test]

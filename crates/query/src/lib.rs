@@ -13,6 +13,7 @@ mod advice;
 mod aggregate;
 mod bind;
 mod compare;
+mod distribute;
 mod error;
 mod evaluate;
 mod execute;
@@ -24,6 +25,10 @@ mod prepared;
 mod same;
 
 pub use access::{Condition, Indexed, OrderBy, PathSegment, ScalarKind, Span, Touched};
+pub use distribute::{
+    Distinct, Feature, Features, Merge, MergeKey, PlanOptions, QueryPlan, Reach, plan_for_clients,
+    reach,
+};
 pub use error::{Error, ErrorKind, RunError};
 pub use options::{CompositeKey, ComputedProperty, Functions, Limits, Options};
 pub use prepared::{Computed, CountShape, Predicate, Prepared, RowKey, condition, prepare};

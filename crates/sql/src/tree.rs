@@ -394,6 +394,39 @@ impl Expr {
     }
 }
 
+impl Source {
+    /// What the source is called: its alias, else the last name of its path.
+    pub fn name(&self) -> Option<&str> {
+        if let Some(alias) = &self.alias {
+            return Some(alias);
+        }
+        let Collection::Path { root, steps } = &self.collection else { return None };
+        match steps.last() {
+            None => Some(root),
+            Some(Step::Name(name) | Step::Quoted(name)) => Some(name),
+            Some(Step::Offset(_)) => None,
+        }
+    }
+}
+
+impl Item {
+    /// What the result of the expression is called: its alias, else the last name of its path.
+    /// Items without a name are numbered among themselves.
+    pub fn name(&self) -> Option<&str> {
+        if let Some(alias) = &self.alias {
+            return Some(alias);
+        }
+        match &self.expr.kind {
+            ExprKind::Identifier(name) | ExprKind::Member(_, name) => Some(name),
+            ExprKind::Index(_, index) => match &index.kind {
+                ExprKind::String(name) => Some(name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl BinaryOperator {
     /// The operator as it is written.
     pub fn symbol(self) -> &'static str {

@@ -1,10 +1,12 @@
 //! A client that signs its requests, as fast as it can be made.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use gateway::{EMULATOR_KEY, Key};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, StatusCode};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -14,6 +16,7 @@ pub(crate) struct Connection {
     send: SendRequest<Full<Bytes>>,
     key: Key,
     date: String,
+    dated: Instant,
 }
 
 /// A request before it is signed.
@@ -27,18 +30,38 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
 }
 
+/// What came back, read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// No request of a benchmark may take longer; the server's own limits are below it.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A signature is good for a quarter of an hour, and a large load takes longer.
+const DATE_FOR: Duration = Duration::from_secs(300);
+
 impl Connection {
     pub(crate) async fn open(port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;
         let (send, driver) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(driver);
-        // A date is good for a quarter of an hour, longer than any measurement.
-        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
-        Ok(Self { send, key: Key::parse(EMULATOR_KEY).map_err(|error| error.0)?, date })
+        let key = Key::parse(EMULATOR_KEY).map_err(|error| error.0)?;
+        Ok(Self { send, key, date: date(), dated: Instant::now() })
     }
 
-    pub(crate) async fn call(&mut self, call: Call<'_>) -> Result<(StatusCode, Bytes), Failure> {
+    pub(crate) async fn call(&mut self, call: Call<'_>) -> Result<Answer, Failure> {
+        let answer = tokio::time::timeout(LONGEST, self.exchange(call)).await;
+        answer.map_err(|_| format!("no answer within {LONGEST:?}"))?
+    }
+
+    async fn exchange(&mut self, call: Call<'_>) -> Result<Answer, Failure> {
+        if self.dated.elapsed() > DATE_FOR {
+            (self.date, self.dated) = (date(), Instant::now());
+        }
         let verb = call.method.as_str().to_lowercase();
         let date = self.date.to_lowercase();
         let payload = format!("{verb}\n{}\n{}\n{date}\n\n", call.kind, call.link);
@@ -56,8 +79,9 @@ impl Connection {
         }
         self.send.ready().await?;
         let answer = self.send.send_request(request.body(Full::new(call.body))?).await?;
-        let status = answer.status();
-        Ok((status, answer.into_body().collect().await?.to_bytes()))
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
     /// The first thing that every client asks for.
@@ -70,14 +94,24 @@ impl Connection {
             headers: &[],
             body: Bytes::new(),
         };
-        expect(self.call(call).await?, 200)
+        self.call(call).await?.expect(200)
     }
 }
 
-/// An error unless the answer has the status.
-pub(crate) fn expect(answer: (StatusCode, Bytes), status: u16) -> Result<(), Failure> {
-    if answer.0.as_u16() == status {
-        return Ok(());
+impl Answer {
+    /// An error unless the answer has the status.
+    pub(crate) fn expect(&self, status: u16) -> Result<(), Failure> {
+        if self.status.as_u16() == status {
+            return Ok(());
+        }
+        Err(format!("{}: {}", self.status, String::from_utf8_lossy(&self.body)).into())
     }
-    Err(format!("{}: {}", answer.0, String::from_utf8_lossy(&answer.1)).into())
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+fn date() -> String {
+    httpdate::fmt_http_date(std::time::SystemTime::now())
 }

@@ -1,5 +1,6 @@
 //! What the load does, over many connections at once.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,16 +8,37 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::Method;
 use tokio::task::JoinSet;
+use value::Value;
 
 use crate::Failure;
-use crate::client::{Call, Connection, expect};
+use crate::client::{Answer, Call, Connection};
 
+/// The database of every container here.
 const DATABASE: &str = "dbs/bench";
-const CONTAINER: &str = "dbs/bench/colls/items";
-const DOCUMENTS: &str = "/dbs/bench/colls/items/docs";
 
-/// How many logical partitions the documents are spread over.
+/// The container of the rows about single documents.
+pub(crate) const ITEMS: &str = "items";
+
+/// How many logical partitions the documents of `items` are spread over.
 const PARTITIONS: u64 = 1_000;
+
+/// A document on its way into a container.
+pub(crate) struct Document {
+    pub(crate) partition: String,
+    pub(crate) id: String,
+    pub(crate) text: String,
+}
+
+/// The document of `items` with a number.
+pub(crate) fn item(number: u64) -> Document {
+    let (partition, id) = item_place(number);
+    Document { partition, text: document(&id, number), id }
+}
+
+/// Partition and id of the document of `items` with a number.
+pub(crate) fn item_place(number: u64) -> (String, String) {
+    (partition(number), format!("d{number}"))
+}
 
 fn partition(number: u64) -> String {
     format!("p{}", number % PARTITIONS)
@@ -42,32 +64,51 @@ pub(crate) fn document(id: &str, number: u64) -> String {
     )
 }
 
-/// Creates the database and the container.
-pub(crate) async fn prepare(port: u16) -> Result<(), Failure> {
-    let mut connection = Connection::open(port).await?;
-    for (kind, link, path, body) in [
-        ("dbs", "", "/dbs", r#"{"id":"bench"}"#),
-        (
-            "colls",
-            DATABASE,
-            "/dbs/bench/colls",
-            r#"{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#,
-        ),
-    ] {
-        let body = Bytes::from(body);
-        let call = Call { method: Method::POST, kind, link, path, headers: &[], body };
-        expect(connection.call(call).await?, 201)?;
-    }
-    Ok(())
+/// Creates the database.
+pub(crate) async fn create_database(port: u16) -> Result<(), Failure> {
+    create(port, "dbs", "", r#"{"id":"bench"}"#.to_owned()).await
 }
 
-/// Loads documents 0 to count by bulk requests of 100.
-pub(crate) async fn bulk(port: u16, count: u64, connections: usize) -> Result<(), Failure> {
+/// Creates a container; without an indexing policy it has the default one.
+pub(crate) async fn create_container(
+    port: u16,
+    name: &str,
+    indexing_policy: Option<&str>,
+) -> Result<(), Failure> {
+    let policy = indexing_policy.map(|policy| format!(r#","indexingPolicy":{policy}"#));
+    let body = format!(
+        r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{}}}"#,
+        policy.unwrap_or_default()
+    );
+    create(port, "colls", DATABASE, body).await
+}
+
+async fn create(port: u16, kind: &str, link: &str, body: String) -> Result<(), Failure> {
+    let parent = if link.is_empty() { String::new() } else { format!("/{link}") };
+    let path = format!("{parent}/{kind}");
+    let body = Bytes::from(body);
+    let call = Call { method: Method::POST, kind, link, path: &path, headers: &[], body };
+    Connection::open(port).await?.call(call).await?.expect(201)
+}
+
+fn link(container: &str) -> String {
+    format!("{DATABASE}/colls/{container}")
+}
+
+/// Loads documents 0 to `count` by bulk requests of 100; how many bytes of JSON they were.
+pub(crate) async fn bulk(
+    port: u16,
+    container: &str,
+    count: u64,
+    connections: usize,
+    make: impl Fn(u64) -> Document + Clone + Send + 'static,
+) -> Result<u64, Failure> {
     const AT_ONCE: u64 = 100;
-    let next = Arc::new(AtomicU64::new(0));
+    let (next, bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
-        let next = next.clone();
+        let (next, bytes, make) = (next.clone(), bytes.clone(), make.clone());
+        let link = link(container);
         tasks.spawn(async move {
             let mut connection = Connection::open(port).await?;
             loop {
@@ -75,49 +116,84 @@ pub(crate) async fn bulk(port: u16, count: u64, connections: usize) -> Result<()
                 if from >= count {
                     return Ok::<(), Failure>(());
                 }
-                let operations: Vec<String> = (from..(from + AT_ONCE).min(count))
-                    .map(|number| {
-                        let body = document(&format!("d{number}"), number);
-                        format!(
-                            r#"{{"operationType":"Create","partitionKey":"[\"{}\"]","resourceBody":{body}}}"#,
-                            partition(number)
-                        )
-                    })
-                    .collect();
-                let headers = [
-                    ("x-ms-cosmos-is-batch-request", "True"),
-                    ("x-ms-cosmos-batch-atomic", "False"),
-                    ("x-ms-cosmos-batch-continue-on-error", "True"),
-                    ("x-ms-documentdb-partitionkeyrangeid", "0"),
-                ];
-                let body = Bytes::from(format!("[{}]", operations.join(",")));
-                let call = Call {
-                    method: Method::POST,
-                    kind: "docs",
-                    link: CONTAINER,
-                    path: DOCUMENTS,
-                    headers: &headers,
-                    body,
-                };
-                expect(connection.call(call).await?, 200)?;
+                let documents = (from..(from + AT_ONCE).min(count)).map(&make).collect();
+                bytes.fetch_add(store(&mut connection, &link, documents).await?, Ordering::Relaxed);
                 if from.is_multiple_of(100_000) && from > 0 {
                     eprintln!("{from} documents");
                 }
             }
         });
     }
-    finish(tasks).await
+    finish(tasks).await?;
+    Ok(bytes.load(Ordering::Relaxed))
+}
+
+/// Stores documents by one bulk request, and again those that the server had no room for.
+async fn store(
+    connection: &mut Connection,
+    link: &str,
+    mut documents: Vec<Document>,
+) -> Result<u64, Failure> {
+    let path = format!("/{link}/docs");
+    let bytes = documents.iter().map(|document| document.text.len() as u64).sum();
+    // The documents are not wanted back, as COPY does not send them back.
+    let headers = [
+        ("x-ms-cosmos-is-batch-request", "True"),
+        ("x-ms-cosmos-batch-atomic", "False"),
+        ("x-ms-cosmos-batch-continue-on-error", "True"),
+        ("x-ms-documentdb-partitionkeyrangeid", "0"),
+        ("prefer", "return=minimal"),
+    ];
+    while !documents.is_empty() {
+        let operations: Vec<String> = documents
+            .iter()
+            .map(|Document { partition, text, .. }| {
+                format!(
+                    r#"{{"operationType":"Create","partitionKey":"[\"{partition}\"]","resourceBody":{text}}}"#
+                )
+            })
+            .collect();
+        let body = Bytes::from(format!("[{}]", operations.join(",")));
+        let call =
+            Call { method: Method::POST, kind: "docs", link, path: &path, headers: &headers, body };
+        let answer = connection.call(call).await?;
+        let mut refused = refused(&answer)?;
+        documents.retain(|_| refused.pop_front().unwrap_or(false));
+        if !documents.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Which operations of a bulk request are to be sent again: those that met 429.
+fn refused(answer: &Answer) -> Result<VecDeque<bool>, Failure> {
+    if answer.status.as_u16() != 207 {
+        answer.expect(200)?;
+        return Ok(VecDeque::new());
+    }
+    let results = Value::parse(&answer.body)?;
+    let results = results.as_array().ok_or("the answer to a bulk request is no array")?;
+    let mut refused = VecDeque::new();
+    for result in results {
+        match result.get("statusCode").and_then(Value::as_i64) {
+            Some(201) => refused.push_back(false),
+            Some(429) => refused.push_back(true),
+            _ => return Err(format!("a document was refused: {}", result.to_text()).into()),
+        }
+    }
+    Ok(refused)
 }
 
 /// Reads one document.
-pub(crate) async fn read_one(port: u16, number: u64) -> Result<(), Failure> {
-    let mut connection = Connection::open(port).await?;
-    read(&mut connection, number).await
-}
-
-async fn read(connection: &mut Connection, number: u64) -> Result<(), Failure> {
-    let key = format!("[\"{}\"]", partition(number));
-    let path = format!("{DOCUMENTS}/d{number}");
+pub(crate) async fn read(
+    connection: &mut Connection,
+    container: &str,
+    partition: &str,
+    id: &str,
+) -> Result<(), Failure> {
+    let key = format!("[\"{partition}\"]");
+    let path = format!("/{}/docs/{id}", link(container));
     let call = Call {
         method: Method::GET,
         kind: "docs",
@@ -126,30 +202,70 @@ async fn read(connection: &mut Connection, number: u64) -> Result<(), Failure> {
         headers: &[("x-ms-documentdb-partitionkey", &key)],
         body: Bytes::new(),
     };
-    expect(connection.call(call).await?, 200)
+    connection.call(call).await?.expect(200)
 }
 
-/// Point reads for a time; the rate.
+/// One page of a query, in one partition or over all.
+pub(crate) async fn query(
+    connection: &mut Connection,
+    container: &str,
+    partition: Option<&str>,
+    continuation: Option<&str>,
+    body: Bytes,
+) -> Result<Answer, Failure> {
+    let link = link(container);
+    let path = format!("/{link}/docs");
+    let key = partition.map(|partition| format!("[\"{partition}\"]"));
+    let mut headers = vec![
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-isquery", "True"),
+        ("x-ms-max-item-count", "-1"),
+    ];
+    match &key {
+        Some(key) => headers.push(("x-ms-documentdb-partitionkey", key)),
+        None => headers.push(("x-ms-documentdb-query-enablecrosspartition", "True")),
+    }
+    if let Some(continuation) = continuation {
+        headers.push(("x-ms-continuation", continuation));
+    }
+    let call = Call {
+        method: Method::POST,
+        kind: "docs",
+        link: &link,
+        path: &path,
+        headers: &headers,
+        body,
+    };
+    let answer = connection.call(call).await?;
+    answer.expect(200)?;
+    Ok(answer)
+}
+
+/// Point reads for a time; the rate. `place` gives partition and id of the documents 0 to `documents`.
 pub(crate) async fn reads(
     port: u16,
+    container: &'static str,
     connections: usize,
     documents: u64,
+    place: impl Fn(u64) -> (String, String) + Clone + Send + Sync + 'static,
     time: Duration,
 ) -> Result<f64, Failure> {
     rate(
         connections,
         time,
-        move |worker, step, mut connection| async move {
-            let number = (worker * 7_919 + step * 104_729) % documents;
-            read(&mut connection, number).await?;
-            Ok(connection)
+        move |worker, step, mut connection| {
+            let (partition, id) = place((worker * 7_919 + step * 104_729) % documents);
+            async move {
+                read(&mut connection, container, &partition, &id).await?;
+                Ok(connection)
+            }
         },
         port,
     )
     .await
 }
 
-/// Creates for a time; the rate. `round` keeps ids of several calls apart.
+/// Creates in `items` for a time; the rate. `round` keeps ids of several calls apart.
 pub(crate) async fn creates(
     port: u16,
     connections: usize,
@@ -162,15 +278,16 @@ pub(crate) async fn creates(
         move |worker, step, mut connection| async move {
             let number = step * 64 + worker;
             let key = format!("[\"{}\"]", partition(number));
+            let link = link(ITEMS);
             let call = Call {
                 method: Method::POST,
                 kind: "docs",
-                link: CONTAINER,
-                path: DOCUMENTS,
+                link: &link,
+                path: &format!("/{link}/docs"),
                 headers: &[("x-ms-documentdb-partitionkey", &key)],
                 body: Bytes::from(document(&format!("c{round}-{worker}-{step}"), number)),
             };
-            expect(connection.call(call).await?, 201)?;
+            connection.call(call).await?.expect(201)?;
             Ok(connection)
         },
         port,
@@ -209,7 +326,8 @@ where
     Ok(done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64())
 }
 
-async fn finish(mut tasks: JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
+/// Waits for all; the first failure ends the rest.
+pub(crate) async fn finish(mut tasks: JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
     while let Some(task) = tasks.join_next().await {
         task??;
     }

@@ -1,8 +1,13 @@
 //! Measures Orrery against its budgets, side by side with anchors in one run.
 //!
-//! `cargo run --release -p bench [ROW...] [--documents N] [--seconds N]` prints a table. Rows are B1 to
-//! B4. Ratios are the thing to trust: server, anchor and load share the machine, and each pair is
-//! measured in turns. Anchors that are not installed (PostgreSQL) are left out and said so.
+//! `cargo run --release -p bench [ROW...] [--documents N] [--large N] [--seconds N]` prints a table.
+//! Rows are B1 to B8 and B10. Ratios are the thing to trust: server, anchor and load share the
+//! machine, and each pair is measured in turns. Anchors that are not installed (PostgreSQL) are left
+//! out and said so.
+//!
+//! Rows about many documents share one load of `--documents`; `--large` is how many there are
+//! instead when the growth of B8 and B10 is to be measured over more than the rest of a run can bear.
+//! A row that cannot be measured, or on which the servers disagree, is marked and the run fails.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 #![expect(clippy::print_stderr, reason = "long work shows progress")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark asks the clock")]
@@ -10,16 +15,23 @@
 mod client;
 mod engine;
 mod load;
+mod measure;
+mod orders;
 mod postgres;
+mod question;
 mod report;
 mod responder;
+mod rows;
 mod server;
 
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::orders::Orders;
+use crate::postgres::Postgres;
 use crate::report::Report;
-use crate::server::Server;
+use crate::rows::{growth, loading, queries, scans, single, start};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,7 +44,22 @@ const CONNECTIONS: usize = 64;
 struct Settings {
     rows: Vec<String>,
     documents: u64,
+    large: Option<u64>,
     measure: Duration,
+}
+
+const ROWS: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B10"];
+
+impl Settings {
+    /// Whether any of the rows is to be measured.
+    fn wants(&self, rows: &[&str]) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|row| rows.contains(&row.as_str()))
+    }
+
+    /// The documents that the rows share.
+    fn orders(&self) -> Orders {
+        Orders { count: self.large.unwrap_or(self.documents) }
+    }
 }
 
 fn main() -> ExitCode {
@@ -52,16 +79,23 @@ fn main() -> ExitCode {
 }
 
 fn settings() -> Result<Settings, Failure> {
-    let mut settings =
-        Settings { rows: Vec::new(), documents: 1_000_000, measure: Duration::from_secs(10) };
+    let mut settings = Settings {
+        rows: Vec::new(),
+        documents: 1_000_000,
+        large: None,
+        measure: Duration::from_secs(10),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut number =
-            || words.next().ok_or("a number is missing")?.parse::<u64>().map_err(Failure::from);
+        let mut number = || match words.next().ok_or("a number is missing")?.parse::<u64>()? {
+            0 => Err(Failure::from(format!("{word} must be more than 0"))),
+            number => Ok(number),
+        };
         match word.as_str() {
             "--documents" => settings.documents = number()?,
+            "--large" => settings.large = Some(number()?),
             "--seconds" => settings.measure = Duration::from_secs(number()?),
-            row if row.starts_with('B') => settings.rows.push(row.to_owned()),
+            row if ROWS.contains(&row) => settings.rows.push(row.to_owned()),
             other => return Err(format!("unknown word '{other}'").into()),
         }
     }
@@ -69,166 +103,72 @@ fn settings() -> Result<Settings, Failure> {
 }
 
 async fn run(settings: Settings) -> Result<(), Failure> {
-    let wanted = |row: &str| settings.rows.is_empty() || settings.rows.iter().any(|r| r == row);
     let mut report = Report::default();
     let directory = tempfile::tempdir()?;
-    let data = directory.path().join("data");
+    let postgres = anchor(&mut report, &settings, directory.path()).await?;
 
-    if wanted("B1") || wanted("B2") {
-        small(&mut report, directory.path()).await?;
+    if settings.wants(&["B1", "B2"]) {
+        start::empty(&mut report, directory.path()).await?;
     }
-    if wanted("B3") || wanted("B4") {
-        throughput(&mut report, &settings, directory.path(), &wanted).await?;
+    if settings.wants(&["B3", "B4"]) {
+        single::measure(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
     }
-    if wanted("B1") || wanted("B2") {
-        large(&mut report, &settings, &data).await?;
+    if settings.wants(&["B1", "B2", "B5", "B6", "B8", "B10"]) {
+        many(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
+    }
+    if settings.wants(&["B7"]) {
+        scans::measure(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
+    }
+    if let Some(postgres) = postgres {
+        postgres.stop().await?;
     }
     println!("{report}");
-    Ok(())
-}
-
-/// Start and memory with nothing stored.
-async fn small(report: &mut Report, directory: &std::path::Path) -> Result<(), Failure> {
-    let mut starts = Vec::new();
-    let mut memory = 0;
-    for round in 0..5 {
-        let started = Instant::now();
-        let server = Server::start(&directory.join(format!("empty{round}"))).await?;
-        client::Connection::open(server.port).await?.account().await?;
-        starts.push(started.elapsed());
-        memory = server.memory_bytes()?;
-        server.stop().await?;
+    match report.failures() {
+        0 => Ok(()),
+        failures => Err(format!("{failures} measurements failed").into()),
     }
-    starts.sort();
-    report.row("B1", "start to first answer, empty directory", millis(starts[2]), "budget 50 ms");
-    report.row("B2", "memory when idle, empty", mebibytes(memory), "budget 40 MB");
-    Ok(())
 }
 
-/// Start and memory with many documents.
-async fn large(
+/// PostgreSQL, where a row wants it and it is installed.
+async fn anchor(
     report: &mut Report,
     settings: &Settings,
-    data: &std::path::Path,
-) -> Result<(), Failure> {
-    let documents = settings.documents;
-    eprintln!("loading {documents} documents through bulk requests");
-    let server = Server::start(data).await?;
-    load::prepare(server.port).await?;
-    let started = Instant::now();
-    load::bulk(server.port, documents, CONNECTIONS).await?;
-    let rate = documents as f64 / started.elapsed().as_secs_f64();
-    report.row("–", &format!("bulk load of {documents} documents"), format!("{rate:.0}/s"), "");
-    let memory = server.memory_bytes()?;
-    report.row(
-        "B2",
-        &format!("memory after loading {documents} documents"),
-        mebibytes(memory),
-        "budget 400 MB",
-    );
-    server.stop().await?;
-
-    let started = Instant::now();
-    let server = Server::start(data).await?;
-    load::read_one(server.port, 0).await?;
-    report.row(
-        "B1",
-        &format!("start to first answer, {documents} documents"),
-        millis(started.elapsed()),
-        "budget 1 s",
-    );
-    load::reads(server.port, CONNECTIONS, documents, Duration::from_secs(5)).await?;
-    let memory = server.memory_bytes()?;
-    report.row(
-        "B2",
-        &format!("memory with {documents} documents, after reads"),
-        mebibytes(memory),
-        "budget 400 MB",
-    );
-    server.kill().await?;
-
-    let started = Instant::now();
-    let server = Server::start(data).await?;
-    load::read_one(server.port, 0).await?;
-    report.row("B1", "the same after kill -9", millis(started.elapsed()), "");
-    server.stop().await
-}
-
-/// Point reads and durable creates.
-async fn throughput(
-    report: &mut Report,
-    settings: &Settings,
-    directory: &std::path::Path,
-    wanted: &impl Fn(&str) -> bool,
-) -> Result<(), Failure> {
-    const READ_SET: u64 = 20_000;
-    let server = Server::start(&directory.join("throughput")).await?;
-    load::prepare(server.port).await?;
-    load::bulk(server.port, READ_SET, CONNECTIONS).await?;
-    let postgres = postgres::Postgres::start(&directory.join("postgres"), READ_SET).await?;
+    directory: &Path,
+) -> Result<Option<Postgres>, Failure> {
+    if !settings.wants(&["B3", "B4", "B5", "B6", "B7"]) {
+        return Ok(None);
+    }
+    let postgres = Postgres::start(&directory.join("postgres")).await?;
     if postgres.is_none() {
-        report.note("PostgreSQL is not installed: its rows are missing (Debian: postgresql)");
+        report.note("PostgreSQL is not installed: its figures are missing (Debian: postgresql)");
     }
-    // Three turns each, so that a bad moment of the machine hits all alike; the medians count.
-    let turn = settings.measure / 3;
-    if wanted("B3") {
-        let responder = responder::Responder::start().await?;
-        let (mut ours, mut bare, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..3 {
-            ours.push(load::reads(server.port, CONNECTIONS, READ_SET, turn).await?);
-            bare.push(load::reads(responder.port, CONNECTIONS, READ_SET, turn).await?);
-            if let Some(postgres) = &postgres {
-                theirs.push(postgres.selects(CONNECTIONS, turn).await?);
-            }
-        }
-        let ours = median(&mut ours);
-        report.rate("B3", "point reads, 64 connections", ours, None, "");
-        report.rate(
-            "",
-            "bare hyper responder",
-            median(&mut bare),
-            Some(ours),
-            "budget at least 0.6",
-        );
-        if postgres.is_some() {
-            report.rate(
-                "",
-                "PostgreSQL prepared select",
-                median(&mut theirs),
-                Some(ours),
-                "budget more than 1",
-            );
-        }
-        responder.stop().await?;
+    Ok(postgres)
+}
+
+/// The rows that share one load of many documents.
+async fn many(
+    report: &mut Report,
+    settings: &Settings,
+    directory: &Path,
+    postgres: Option<&Postgres>,
+) -> Result<(), Failure> {
+    let (orders, data) = (settings.orders(), directory.join("data"));
+    let (mut server, rate) = loading::into_orrery(report, &data, orders).await?;
+    let postgres = postgres.filter(|_| settings.wants(&["B5", "B6"]));
+    if let Some(postgres) = postgres {
+        loading::into_postgres(report, postgres, orders, rate).await?;
     }
-    if wanted("B4") {
-        let (mut ours, mut bare, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-        let engine = engine::Engine::open(&directory.join("engine")).await?;
-        for round in 0..3 {
-            ours.push(load::creates(server.port, CONNECTIONS, round, turn).await?);
-            bare.push(engine.commits(CONNECTIONS, round, turn).await?);
-            if let Some(postgres) = &postgres {
-                theirs.push(postgres.inserts(CONNECTIONS, turn).await?);
-            }
+    if settings.wants(&["B1", "B2"]) {
+        server = start::full(report, orders, &data, server).await?;
+    }
+    if settings.wants(&["B6"]) {
+        if let Some(postgres) = postgres {
+            queries::prepare(postgres).await?;
         }
-        let ours = median(&mut ours);
-        report.rate("B4", "durable creates, 64 connections", ours, None, "");
-        report.rate(
-            "",
-            "the engine committing the same keys",
-            median(&mut bare),
-            Some(ours),
-            "budget at least 0.8",
-        );
-        if postgres.is_some() {
-            report.rate(
-                "",
-                "PostgreSQL jsonb with GIN",
-                median(&mut theirs),
-                Some(ours),
-                "budget at least 1.5",
-            );
-        }
+        queries::measure(report, settings, orders, &server, postgres).await?;
+    }
+    if settings.wants(&["B8", "B10"]) {
+        growth::measure(report, settings, directory, orders, &server).await?;
     }
     server.stop().await
 }
@@ -236,12 +176,4 @@ async fn throughput(
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.0} ms", time.as_secs_f64() * 1_000.0)
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.0} MB", bytes as f64 / 1_000_000.0)
 }

@@ -1,12 +1,16 @@
 //! The table of results.
 
 use std::fmt;
+use std::time::Duration;
+
+use crate::Failure;
 
 /// Rows in the order they were measured.
 #[derive(Default)]
 pub(crate) struct Report {
     rows: Vec<[String; 4]>,
     notes: Vec<String>,
+    failures: usize,
 }
 
 impl Report {
@@ -30,6 +34,19 @@ impl Report {
         self.row(name, what, figure, remark);
     }
 
+    /// Something that could not be measured; the run goes on, and fails in the end.
+    pub(crate) fn failure(&mut self, name: &str, what: &str, reason: &Failure) {
+        let reason: String = reason.to_string().chars().take(300).collect();
+        eprintln!("{name} {what}: {reason}");
+        self.row(name, what, "**failed**".to_owned(), &reason.replace(['|', '\n'], " "));
+        self.failures += 1;
+    }
+
+    /// How many measurements failed.
+    pub(crate) fn failures(&self) -> usize {
+        self.failures
+    }
+
     pub(crate) fn note(&mut self, text: &str) {
         self.notes.push(text.to_owned());
     }
@@ -47,4 +64,20 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+pub(crate) fn millis(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1_000.0)
+}
+
+pub(crate) fn micros(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1_000.0)
+}
+
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{:.0} MB", bytes as f64 / 1_000_000.0)
 }

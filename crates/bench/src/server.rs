@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -37,6 +38,30 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kibibytes = line.and_then(|line| line.split_whitespace().next());
         Ok(kibibytes.ok_or("no VmRSS")?.parse::<u64>()? * 1024)
+    }
+
+    /// The CPU time that the process has used.
+    pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
+        let process = self.process.id().ok_or("the server is gone")?;
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+        // The name of the program, in parentheses, may hold spaces; the times are the 12th and 13th
+        // words after it, in hundredths of a second wherever Linux runs.
+        let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<u64> = words.skip(11).take(2).flat_map(str::parse).collect();
+        Ok(Duration::from_millis(10 * ticks.iter().sum::<u64>()))
+    }
+
+    /// Waits until the server does nothing more of its own accord, a minute at most; how long.
+    pub(crate) async fn settle(&self) -> Result<Duration, Failure> {
+        const LOOK_EVERY: Duration = Duration::from_millis(500);
+        let started = Instant::now();
+        loop {
+            let (waited, before) = (started.elapsed(), self.cpu()?);
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.cpu()? - before < LOOK_EVERY / 20 || waited > Duration::from_secs(60) {
+                return Ok(waited);
+            }
+        }
     }
 
     /// Asks the server to stop and waits until it has.

@@ -36,6 +36,23 @@ pub(crate) enum Request {
     DeletePartition { container: String, key: Option<PartitionKey> },
 }
 
+impl Request {
+    /// Asks for the page after one that ended with this token.
+    pub(crate) fn go_on(&mut self, continuation: Option<String>) {
+        if let Request::Feed { page, .. } | Request::Query { page, .. } = self {
+            page.continuation = continuation;
+        }
+    }
+
+    /// Whether the order of the rows is part of the answer.
+    pub(crate) fn is_ordered(&self) -> bool {
+        match self {
+            Request::Query { query, .. } => query.text.contains("ORDER BY"),
+            _ => true,
+        }
+    }
+}
+
 /// What is done with one document, alone or as part of a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {

@@ -35,7 +35,7 @@
 //!
 //! A leading `!` expects a refusal. Tags before the command change what is printed: `[etag]` the
 //! etag, `[charge]` the request charge, `[system]` the system properties, `[quiet]` only the status,
-//! `[session]` the session token of each page, with `_` for its version.
+//! `[session]` the session token of each page of a query.
 //!
 //! `«text*N»` stands for N times the text, in commands and in output. In the lines below a batch,
 //! `repeat N LINE` stands for N lines, in which the numbers from 1 replace `§`.

@@ -1,7 +1,7 @@
 //! Runs the commands of a script and prints what came of them.
 //!
-//! What is not the same in every run or for every engine (resource ids, etags, times) is left out, or
-//! gets a name in the order in which it is first printed: `etag#1`, `rid#1`, `+10s`.
+//! What is not the same in every run or for every engine (resource ids, etags, session tokens, times)
+//! is left out, or gets a name in the order in which it is first printed: `etag#1`, `rid#1`, `+10s`.
 
 use std::fmt::Write as _;
 
@@ -19,6 +19,7 @@ struct Run<K: Keeping> {
     container: String,
     etags: Names,
     rids: Names,
+    sessions: Names,
 }
 
 /// Runs a script; gives what each block printed.
@@ -26,8 +27,13 @@ pub(crate) async fn run<K: Keeping>(
     account: Account<K>,
     script: &Script,
 ) -> Result<Vec<Vec<String>>, String> {
-    let (etags, rids) = (Names::new("etag"), Names::new("rid"));
-    let mut run = Run { account: Some(account), container: String::new(), etags, rids };
+    let mut run = Run {
+        account: Some(account),
+        container: String::new(),
+        etags: Names::new("etag"),
+        rids: Names::new("rid"),
+        sessions: Names::new("session"),
+    };
     let mut output = Vec::new();
     for block in &script.blocks {
         let mut printed = Vec::new();
@@ -137,8 +143,10 @@ impl<K: Keeping> Run<K> {
     }
 
     async fn answer(&mut self, request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
-        if let Request::Feed { .. } | Request::Query { .. } = request {
-            return self.pages(request, tags).await;
+        match request {
+            Request::Feed { .. } => return self.feed(request, tags).await,
+            Request::Query { .. } => return self.query(request, tags).await,
+            _ => {}
         }
         let answer = self.account().send(&request).await?;
         let Answer { status, etag, body, charge_ru, results, .. } = answer;
@@ -167,16 +175,13 @@ impl<K: Keeping> Run<K> {
         Ok(printed)
     }
 
-    /// Reads a feed or the answer of a query to its end.
-    async fn pages(&mut self, mut request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
+    /// Reads a feed to its end.
+    async fn feed(&mut self, mut request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
         let mut lines = Vec::new();
         loop {
             let answer = self.account().send(&request).await?;
             if tags.charge {
                 lines.push(format!("{} RU", answer.charge_ru));
-            }
-            if tags.session {
-                lines.push(format!("session {}", versionless(&answer.session.unwrap_or_default())));
             }
             for row in answer.rows {
                 lines.push(self.document(&row, tags));
@@ -185,10 +190,38 @@ impl<K: Keeping> Run<K> {
                 return Ok(lines);
             }
             lines.push("next page".to_owned());
-            if let Request::Feed { page, .. } | Request::Query { page, .. } = &mut request {
-                page.continuation = answer.continuation;
-            }
+            request.go_on(answer.continuation);
         }
+    }
+
+    /// Reads the answer of a query to its end: how many rows each page has, and the rows.
+    ///
+    /// Rows of a query that says nothing about their order are printed in the order of their texts.
+    async fn query(&mut self, mut request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
+        let is_ordered = request.is_ordered();
+        let (mut sizes, mut sessions, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let answer = self.account().send(&request).await?;
+            sizes.push(answer.rows.len().to_string());
+            sessions.push(self.sessions.name_of(&answer.session.unwrap_or_default()));
+            for row in answer.rows {
+                rows.push(format!("  {}", self.document(&row, tags)));
+            }
+            if answer.continuation.is_none() {
+                break;
+            }
+            request.go_on(answer.continuation);
+        }
+        if !is_ordered {
+            rows.sort();
+        }
+        let noun = if rows.len() == 1 { "row" } else { "rows" };
+        let mut head = format!("{} {noun}", sizes.join(" + "));
+        if tags.session {
+            let _ = write!(head, ", {}", sessions.join(" + "));
+        }
+        rows.insert(0, head);
+        Ok(rows)
     }
 
     fn line(&mut self, printed: Printed, tags: Tags) -> String {
@@ -252,16 +285,6 @@ struct Printed {
     body: Option<String>,
     message: Option<String>,
     charge_ru: f64,
-}
-
-/// Session tokens without the number of the container, which counts all that a database ever had.
-fn versionless(tokens: &str) -> String {
-    let one = |token: &str| {
-        let (range, version) = token.split_once(':').unwrap_or((token, ""));
-        let lsn = version.split_once('#').map_or("", |(_, lsn)| lsn);
-        format!("{range}:_#{lsn}")
-    };
-    tokens.split(',').map(one).collect::<Vec<_>>().join(",")
 }
 
 fn refused_line(refusal: &Refusal, tags: Tags) -> String {

@@ -28,6 +28,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::orders::Orders;
 use crate::postgres::Postgres;
 use crate::report::Report;
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
     let result = match (std::env::args().nth(1).as_deref(), runtime) {
         (_, Err(error)) => Err(error.into()),
         (Some("responder"), Ok(runtime)) => runtime.block_on(responder::run()),
-        (_, Ok(runtime)) => settings().and_then(|settings| runtime.block_on(run(settings))),
+        (_, Ok(runtime)) => settings().and_then(|settings| runtime.block_on(unless_told(settings))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,30 +104,55 @@ fn settings() -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-async fn run(settings: Settings) -> Result<(), Failure> {
-    let mut report = Report::default();
+/// Runs until it is done or told to stop; either way the servers end and their files go.
+async fn unless_told(settings: Settings) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
-    let postgres = anchor(&mut report, &settings, directory.path()).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let result = tokio::select! {
+        result = run(settings, directory.path()) => result,
+        _ = terminate.recv() => Err("told to stop".into()),
+        _ = tokio::signal::ctrl_c() => Err("told to stop".into()),
+    };
+    if result.is_err() {
+        // Servers that were ended in the midst of their work may write for a moment more.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    result
+}
 
-    if settings.wants(&["B1", "B2"]) {
-        start::empty(&mut report, directory.path()).await?;
-    }
-    if settings.wants(&["B3", "B4"]) {
-        single::measure(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
-    }
-    if settings.wants(&["B1", "B2", "B5", "B6", "B8", "B10"]) {
-        many(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
-    }
-    if settings.wants(&["B7"]) {
-        scans::measure(&mut report, &settings, directory.path(), postgres.as_ref()).await?;
-    }
-    if let Some(postgres) = postgres {
-        postgres.stop().await?;
-    }
+async fn run(settings: Settings, directory: &Path) -> Result<(), Failure> {
+    let mut report = Report::default();
+    let result = measure(&mut report, &settings, directory).await;
+    // What was measured before a failure took its time too.
     println!("{report}");
+    result?;
     match report.failures() {
         0 => Ok(()),
         failures => Err(format!("{failures} measurements failed").into()),
+    }
+}
+
+async fn measure(
+    report: &mut Report,
+    settings: &Settings,
+    directory: &Path,
+) -> Result<(), Failure> {
+    let postgres = anchor(report, settings, directory).await?;
+    if settings.wants(&["B1", "B2"]) {
+        start::empty(report, directory).await?;
+    }
+    if settings.wants(&["B3", "B4"]) {
+        single::measure(report, settings, directory, postgres.as_ref()).await?;
+    }
+    if settings.wants(&["B1", "B2", "B5", "B6", "B8", "B10"]) {
+        many(report, settings, directory, postgres.as_ref()).await?;
+    }
+    if settings.wants(&["B7"]) {
+        scans::measure(report, settings, directory, postgres.as_ref()).await?;
+    }
+    match postgres {
+        None => Ok(()),
+        Some(postgres) => postgres.stop().await,
     }
 }
 

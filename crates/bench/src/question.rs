@@ -122,7 +122,7 @@ impl Question {
             Shape::Join => "JOIN over an array, filtered",
             Shape::Count => "COUNT(1)",
             Shape::Filter => "filter",
-            Shape::Sum => "sum of the half below a value",
+            Shape::Sum => "filtered sum",
         };
         let scope = match (self.shape, self.scope) {
             (Shape::Filter | Shape::Sum, _) => ", path without index",

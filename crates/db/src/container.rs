@@ -8,6 +8,7 @@ use value::{
     Component, ContainerRid, DatabaseRid, Epk, EpkRange, Object, PartitionKey, PartitionKind,
 };
 
+use crate::index::versions::Index;
 use crate::policy::Policies;
 use crate::resource::Resource;
 use crate::row::ItemHeader;
@@ -31,6 +32,7 @@ pub struct Container {
     pub policies: Policies,
     pub(crate) self_link: String,
     pub(crate) ranges: Vec<Arc<Range>>,
+    pub(crate) index: Index,
 }
 
 /// A part of the container's hash space with its own storage and its own versions.
@@ -108,6 +110,21 @@ impl Container {
     /// How many ranges the container is cut into.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// The same container with another index.
+    pub(crate) fn with_index(&self, index: Index) -> Container {
+        Container {
+            rid: self.rid,
+            id: self.id.clone(),
+            database_id: self.database_id.clone(),
+            database_rid: self.database_rid,
+            resource: self.resource.clone(),
+            policies: self.policies.clone(),
+            self_link: self.self_link.clone(),
+            ranges: self.ranges.clone(),
+            index,
+        }
     }
 
     /// Where a request is served: a range of this container, at a version.

@@ -9,7 +9,8 @@ use value::{
 
 use crate::catalog::{Catalog, Database};
 use crate::container::{Container, Purges, Range};
-use crate::database::{Db, check_room, forget_container};
+use crate::database::{Db, Edit, check_room, forget_container};
+use crate::index::versions::{self, Index};
 use crate::meta::{Change, MetaKind};
 use crate::offer::Throughput;
 use crate::policy;
@@ -98,6 +99,7 @@ impl<S: RangeStore> Db<S> {
             user.insert(member, value);
         }
         let resource = Resource::build(user, rid.to_string(), self_link.clone(), &LINKS, &stamp);
+        let index = Index::new(&policies, &resource.body)?;
         let container = Container {
             rid,
             id: name,
@@ -107,6 +109,7 @@ impl<S: RangeStore> Db<S> {
             policies,
             self_link,
             ranges,
+            index,
         };
         let mut catalog = Catalog::clone(&catalog);
         let mut change = Change::default();
@@ -127,7 +130,8 @@ impl<S: RangeStore> Db<S> {
         let first_rows: Vec<_> = ranges
             .iter()
             .map(|range| {
-                let header = RangeHeader::new(container, range.first_rid_ordinal());
+                let first = range.first_rid_ordinal();
+                let header = RangeHeader::new(container, first, versions::FIRST);
                 self.store.submit(range.storage, FirstRow(header))
             })
             .collect();
@@ -166,20 +170,23 @@ impl<S: RangeStore> Db<S> {
             &LINKS,
             &stamp,
         );
+        let in_use = self.definitions_in_use(&current)?;
+        let index = current.index.redefined(&policies, &resource.body, &in_use)?;
         let replaced = Container {
-            rid: current.rid,
             id: name,
-            database_id: current.database_id.clone(),
-            database_rid: current.database_rid,
             resource: resource.clone(),
             policies,
-            self_link: current.self_link.clone(),
-            ranges: current.ranges.clone(),
+            ..current.with_index(index)
         };
-        edit.change.put_object(MetaKind::Container, &resource.rid, &stored(&replaced));
-        edit.owner.insert_container(Arc::new(replaced));
+        self.change_container(&mut edit, replaced);
         self.save(edit).await?;
         Ok(resource)
+    }
+
+    /// Puts a container in the place of the one that it was made from.
+    pub(crate) fn change_container(&self, edit: &mut Edit, container: Container) {
+        edit.change.put_object(MetaKind::Container, &container.resource.rid, &stored(&container));
+        edit.owner.insert_container(Arc::new(container));
     }
 
     /// Deletes a container with its documents.
@@ -319,7 +326,7 @@ fn check_shared(catalog: &Catalog, owner: &Database) -> Result<()> {
     Ok(())
 }
 
-/// What is stored of a container: the resource, and where its ranges are.
+/// What is stored of a container: the resource, where its ranges are, and what they may be indexed by.
 fn stored(container: &Container) -> Object {
     let ranges = container.ranges.iter().map(|range| {
         let parents = range.parents.iter().map(|id| Value::from(id.as_str()));
@@ -334,6 +341,7 @@ fn stored(container: &Container) -> Object {
     Object::from([
         ("resource", Value::Object(Object::clone(&container.resource.body))),
         ("ranges", Value::Array(ranges.collect())),
+        ("index", container.index.stored()),
     ])
 }
 
@@ -349,16 +357,20 @@ pub(crate) fn load(
     if ranges.is_empty() {
         return Err(corrupt("container without ranges"));
     }
+    let index = stored.get("index").cloned();
     let make = move |database: &Database| {
+        let policies = policy::load(&resource.body)?;
+        let index = Index::load(index.as_ref(), &policies, &resource.body)?;
         Ok(Container {
             rid,
             id: resource.id.clone(),
             database_id: database.resource.id.clone(),
             database_rid: database.rid,
-            policies: policy::load(&resource.body)?,
+            policies,
             self_link: resource.self_link().to_owned(),
             resource,
             ranges,
+            index,
         })
     };
     Ok((rid.database, make))

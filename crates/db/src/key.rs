@@ -16,6 +16,11 @@
 //! | unique | constraint, partition, hash of the values | id |
 //! | expiry | class, time, place | – |
 //! | purge | partition | documents up to this lsn are deleted |
+//! | index | index id, values, place | – |
+//! | shape | shape id, place | –; exactly one for each document that is indexed |
+//! | shape definition | shape id | the paths of the shape (`index::shape::ShapeSet`) |
+//! | shape count | shape id | how many documents have the shape |
+//! | index state | – | how far the range has been re-indexed (`IndexState`) |
 
 use value::{Epk, PartitionKey};
 
@@ -31,6 +36,11 @@ pub(crate) enum Kind {
     Unique = 0x14,
     Expiry = 0x15,
     Purge = 0x16,
+    Index = 0x20,
+    Shape = 0x21,
+    ShapeDefinition = 0x22,
+    IndexState = 0x23,
+    ShapeCount = 0x24,
 }
 
 /// The logical partition that a document lives in, as bytes.
@@ -68,6 +78,12 @@ impl PartitionPrefix {
 
     pub(crate) fn place(&self, id: &str) -> Vec<u8> {
         [&self.0[..], id.as_bytes()].concat()
+    }
+
+    /// The beginning of all places of the partition, behind other bytes.
+    pub(crate) fn place_behind(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.extend_from_slice(&self.0);
+        bytes
     }
 
     pub(crate) fn row(&self, kind: Kind) -> Vec<u8> {
@@ -141,7 +157,7 @@ pub(crate) fn items_of(partition: &PartitionPrefix) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
-fn keyed(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn keyed(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
     key.push(kind as u8);
     for part in parts {

@@ -15,6 +15,7 @@ mod document;
 mod documents;
 mod encryption_key;
 mod error;
+mod index;
 mod key;
 mod load;
 mod meta;

@@ -37,6 +37,7 @@ pub use geospatial::Geospatial;
 pub use index_path::{IndexPath, Segment, Terminator};
 pub use indexing::{CompositePath, IndexingMode, IndexingPolicy, Order};
 pub use rules::Step;
+pub(crate) use rules::Walk;
 pub use spatial::{BoundingBox, SpatialIndex, SpatialType};
 pub use unique_key::UniqueKey;
 pub use vector::{

@@ -98,14 +98,40 @@ pub(crate) struct RangeHeader {
     pub(crate) unqueued: u64,
     /// How many partitions wait to be purged.
     pub(crate) purges: u64,
+    /// The definition that documents are indexed by.
+    pub(crate) indexed: Indexed,
 }
 
-const RANGE_VERSION: u8 = 1;
-const RANGE_HEADER: usize = 60;
+/// By which definition of the container's index the documents of a range are indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Indexed {
+    /// The definition that the documents behind the cursor of [`IndexState`] still have.
+    pub(crate) from: u32,
+    /// The definition that the others have. The same number where nothing is being re-indexed.
+    pub(crate) to: u32,
+}
+
+impl Indexed {
+    /// All documents have the same definition.
+    pub(crate) const fn settled(number: u32) -> Self {
+        Self { from: number, to: number }
+    }
+
+    pub(crate) fn is_settled(self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// Ranges of the first version held documents without any index.
+const RANGE_VERSION_UNINDEXED: u8 = 1;
+const RANGE_HEADER_UNINDEXED: usize = 60;
+const RANGE_VERSION: u8 = 2;
+const RANGE_HEADER: usize = 68;
 
 impl RangeHeader {
-    pub(crate) fn new(container: ContainerRid, first_rid_ordinal: u64) -> Self {
+    pub(crate) fn new(container: ContainerRid, first_rid_ordinal: u64, index: u32) -> Self {
         Self {
+            indexed: Indexed::settled(index),
             container,
             items: 0,
             bytes: 0,
@@ -128,11 +154,19 @@ impl RangeHeader {
         row.put_u64(self.last_ts);
         row.put_u64(self.unqueued);
         row.put_u64(self.purges);
+        row.put_u32(self.indexed.from);
+        row.put_u32(self.indexed.to);
         row.freeze()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Result<Self> {
-        let mut fields = Fields::new(row, RANGE_VERSION, RANGE_HEADER, "range header")?;
+        let is_unindexed = row.first() == Some(&RANGE_VERSION_UNINDEXED);
+        let (version, length) = if is_unindexed {
+            (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED)
+        } else {
+            (RANGE_VERSION, RANGE_HEADER)
+        };
+        let mut fields = Fields::new(row, version, length, "range header")?;
         fields.u8();
         fields.u16();
         let container = ContainerRid::from_bytes(&fields.take::<8>())
@@ -145,7 +179,40 @@ impl RangeHeader {
             last_ts: fields.u64(),
             unqueued: fields.u64(),
             purges: fields.u64(),
+            indexed: if is_unindexed {
+                Indexed::settled(0)
+            } else {
+                Indexed { from: fields.u32(), to: fields.u32() }
+            },
         })
+    }
+}
+
+/// How far a range has come on its way from one definition of the index to the next. There is such a
+/// row exactly while it is on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IndexState {
+    /// How many documents have been done; for the progress that clients see.
+    pub(crate) done: u64,
+    /// Documents up to this place have the new definition, those behind it the old one.
+    pub(crate) cursor: Vec<u8>,
+}
+
+const INDEX_STATE_VERSION: u8 = 1;
+const INDEX_STATE: usize = 9;
+
+impl IndexState {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut row = BytesMut::with_capacity(INDEX_STATE + self.cursor.len());
+        row.put_u8(INDEX_STATE_VERSION);
+        row.put_u64(self.done);
+        row.extend_from_slice(&self.cursor);
+        row.freeze()
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Result<Self> {
+        let mut fields = Fields::new(row, INDEX_STATE_VERSION, INDEX_STATE, "index state")?;
+        Ok(Self { done: fields.u64(), cursor: row[INDEX_STATE..].to_vec() })
     }
 }
 
@@ -235,10 +302,23 @@ mod tests {
             last_ts: 4,
             unqueued: 5,
             purges: 6,
+            indexed: Indexed { from: 7, to: 8 },
         };
         assert_eq!(RangeHeader::decode(&header.encode()).unwrap(), header);
+        let state = IndexState { done: 3, cursor: vec![1, 0, 2] };
+        assert_eq!(IndexState::decode(&state.encode()).unwrap(), state);
         let counters = PartitionCounters { items: 8, bytes: 9 };
         assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
+    }
+
+    /// Ranges that were stored before there was an index say nothing of one.
+    #[test]
+    fn ranges_of_the_first_version_have_no_index() {
+        let header = RangeHeader::new(ContainerRid::new(value::DatabaseRid(7), 9), 1, 0);
+        let mut row = header.encode().to_vec();
+        row[0] = RANGE_VERSION_UNINDEXED;
+        row.truncate(RANGE_HEADER_UNINDEXED);
+        assert_eq!(RangeHeader::decode(&row).unwrap(), header);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Removes in the background what nobody sees any more: expired documents and purged partitions.
+//! Removes in the background what nobody sees any more: expired documents and purged partitions. Then
+//! does what changed indexing policies have left to do.
 //!
 //! Readers never wait for this: what is stale is invisible from the moment it became so. The sweep
 //! only gives the space back. It works in small commits, so that other writes get their turn.
@@ -27,22 +28,33 @@ pub struct Swept {
 
 /// How many documents one commit of the sweep touches.
 const CHUNK: usize = 256;
+/// How many commits re-indexing may do before it is time to look for stale documents again.
+const REINDEX_COMMITS: usize = 64;
 
 impl<S: RangeStore> Db<S> {
-    /// Goes once over all containers.
+    /// Goes over all containers until everything is done that waited.
     pub async fn sweep(&self) -> Result<Swept> {
         let mut swept = Swept::default();
+        loop {
+            self.sweep_containers(&mut swept).await?;
+            if !self.reindex(REINDEX_COMMITS).await? {
+                return Ok(swept);
+            }
+        }
+    }
+
+    async fn sweep_containers(&self, swept: &mut Swept) -> Result<()> {
         let containers: Vec<_> = self.catalog.load().containers().cloned().collect();
         for container in containers {
             for range in &container.ranges {
-                match self.sweep_range(&container, range, &mut swept).await {
+                match self.sweep_range(&container, range, swept).await {
                     // The container was deleted meanwhile.
                     Err(error) if error.kind == crate::Kind::NotFound => break,
                     other => other?,
                 }
             }
         }
-        Ok(swept)
+        Ok(())
     }
 
     async fn sweep_range(

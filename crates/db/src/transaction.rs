@@ -11,6 +11,9 @@ use storage::View;
 
 use crate::charge::Charge;
 use crate::container::Container;
+use crate::index::shape::{self, Shape, ShapeId};
+use crate::index::state::InForce;
+use crate::index::update::{self, Stored};
 use crate::key::{self, ExpiryClass, PartitionPrefix};
 use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
 use crate::{Result, unique};
@@ -23,9 +26,20 @@ pub(crate) struct Transaction<'a> {
     pub(crate) ts: u64,
     /// The clock, for expiry; never later than `ts`.
     pub(crate) now_s: u64,
+    /// Which definition of the index holds for which document.
+    pub(crate) in_force: InForce,
     partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
+    shapes: BTreeMap<ShapeId, ShapeCounter>,
     next_commit_ordinal: u32,
     changed: bool,
+}
+
+/// How many documents have a shape.
+struct ShapeCounter {
+    shape: Shape,
+    /// Before this commit.
+    stored: u64,
+    count: u64,
 }
 
 /// What is stored at a place.
@@ -48,13 +62,16 @@ impl<'a> Transaction<'a> {
             return Err(corrupt("range of another container"));
         }
         let ts = now_s.max(header.last_ts);
+        let in_force = InForce::for_commit(&container.index, &header, view)?;
         Ok(Self {
             view,
             container,
             header,
             ts,
             now_s,
+            in_force,
             partitions: BTreeMap::new(),
+            shapes: BTreeMap::new(),
             next_commit_ordinal: 0,
             changed: false,
         })
@@ -114,7 +131,18 @@ impl<'a> Transaction<'a> {
         Ok(self.partitions.get_mut(partition).expect("was inserted above"))
     }
 
-    /// Stores a document with everything that hangs on it but its unique keys.
+    /// How many documents have a shape, to be changed.
+    pub(crate) fn shape_count(&mut self, shape: &Shape) -> Result<&mut u64> {
+        if !self.shapes.contains_key(&shape.id) {
+            let row = self.view.get(&shape::count_row(shape.id))?;
+            let stored = row.map_or(Ok(0), |row| row::decode_u64(&row))?;
+            let counter = ShapeCounter { shape: shape.clone(), stored, count: stored };
+            self.shapes.insert(shape.id, counter);
+        }
+        Ok(&mut self.shapes.get_mut(&shape.id).expect("was inserted above").count)
+    }
+
+    /// Stores a document with everything that hangs on it but its unique keys and index entries.
     pub(crate) fn store(
         &mut self,
         partition: &PartitionPrefix,
@@ -142,7 +170,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Removes a document with everything that hangs on it but its unique keys.
+    /// Removes a document with everything that hangs on it but its unique keys and index entries.
     pub(crate) fn unstore(
         &mut self,
         partition: &PartitionPrefix,
@@ -177,6 +205,7 @@ impl<'a> Transaction<'a> {
         item: &Item,
     ) -> Result<()> {
         unique::release(self, partition, item)?;
+        update::remove(self, Stored { place: &partition.place(id), item })?;
         self.unstore(partition, id, item)
     }
 
@@ -198,6 +227,23 @@ impl<'a> Transaction<'a> {
                 self.view.delete(&row);
             } else {
                 self.view.put(&row, counters.encode());
+            }
+        }
+        for ShapeCounter { shape, stored, count } in self.shapes.values() {
+            let row = shape::count_row(shape.id);
+            match (*stored, *count) {
+                (stored, count) if stored == count => {}
+                (_, 0) => {
+                    self.view.delete(&row);
+                    self.view.delete(&shape::definition_row(shape.id));
+                }
+                (stored, count) => {
+                    self.view.put(&row, Bytes::copy_from_slice(&count.to_be_bytes()));
+                    if stored == 0 {
+                        let definition = shape::definition_row(shape.id);
+                        self.view.put(&definition, shape.set.encoded().clone());
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Checks that everything stored fits together; behind `orrery verify`.
 //!
 //! Every document must be readable and stand where its key says, with exactly one feed pointer, one
-//! entry by resource id, its unique keys and its place in the expiry queue; no such row may stand
-//! alone; and the counters must agree with what is there.
+//! entry by resource id, its unique keys, its index entries and its place in the expiry queue; no such
+//! row may stand alone; and the counters must agree with what is there.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -14,8 +14,10 @@ use value::Value;
 
 use crate::container::Container;
 use crate::database::Db;
+use crate::index::shape::{self, ShapeId, ShapeSet};
+use crate::index::state::{self, InForce};
 use crate::key::{self, Kind, PartitionPrefix};
-use crate::row::{Item, PartitionCounters, RangeHeader};
+use crate::row::{self, Item, PartitionCounters, RangeHeader};
 use crate::transaction::expiry_row;
 use crate::{Result, unique};
 
@@ -52,6 +54,8 @@ impl<S: RangeStore> Db<S> {
                     verified: &mut verified,
                     counts: Counts::default(),
                     partitions: BTreeMap::new(),
+                    in_force: None,
+                    shapes: BTreeMap::new(),
                 };
                 check.range()?;
                 verified.ranges += 1;
@@ -69,6 +73,8 @@ struct Counts {
     unqueued: u64,
     queued: u64,
     unique: u64,
+    entries: u64,
+    shaped: u64,
 }
 
 struct Check<'a, P> {
@@ -78,6 +84,10 @@ struct Check<'a, P> {
     verified: &'a mut Verified,
     counts: Counts,
     partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
+    /// Which definition of the index holds for which document.
+    in_force: Option<InForce>,
+    /// How many documents were found of each shape.
+    shapes: BTreeMap<ShapeId, u64>,
 }
 
 impl<P: Snapshot> Check<'_, P> {
@@ -90,16 +100,23 @@ impl<P: Snapshot> Check<'_, P> {
             self.problem("has a header that cannot be read");
             return Ok(());
         };
+        self.in_force(&header)?;
         self.each(Kind::Item, |check, key, row| check.item(key, row))?;
         self.header(&header);
         self.partitions()?;
+        self.shapes()?;
         let counts = &self.counts;
+        let shapes = self.shapes.len() as u64;
         for (kind, what, expected) in [
             (Kind::Rid, "entries by resource id", counts.items),
             (Kind::Feed, "feed pointers", counts.items),
             (Kind::Expiry, "entries in the expiry queue", counts.queued),
             (Kind::Unique, "unique keys", counts.unique),
             (Kind::Purge, "purges", header.purges),
+            (Kind::Index, "index entries", counts.entries),
+            (Kind::Shape, "documents under their shapes", counts.shaped),
+            (Kind::ShapeDefinition, "definitions of shapes", shapes),
+            (Kind::IndexState, "index states", u64::from(!header.indexed.is_settled())),
         ] {
             let mut found = 0;
             self.each(kind, |_, _, _| {
@@ -166,7 +183,7 @@ impl<P: Snapshot> Check<'_, P> {
         } else if item.header.ttl >= 0 {
             self.counts.unqueued += 1;
         }
-        Ok(())
+        self.entries(place, &id, &item)
     }
 
     /// The document says itself where it belongs, and owns its unique keys.
@@ -189,6 +206,69 @@ impl<P: Snapshot> Check<'_, P> {
                 _ => self.problem(&format!("document '{id}' does not own its unique key")),
             }
         }
+    }
+
+    /// Finds out by which definitions the documents of the range are indexed.
+    fn in_force(&mut self, header: &RangeHeader) -> Result<()> {
+        let snapshot = self.snapshot;
+        match InForce::load(&self.container.index, header, |key| snapshot.get(key)) {
+            Ok(Some(in_force)) => self.in_force = Some(in_force),
+            Ok(None) => self.problem("is indexed by a definition that its container does not have"),
+            Err(_) if snapshot.get(&state::row())?.is_none() => {
+                self.problem("does not say how far it has been indexed");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The document has the entries that its definition asks for. That there are no others follows
+    /// from how many there are.
+    fn entries(&mut self, place: &[u8], id: &str, item: &Item) -> Result<()> {
+        let Some(in_force) = &self.in_force else { return Ok(()) };
+        let Ok(terms) = in_force.at(place).clone().terms_of(item) else {
+            self.problem(&format!("document '{id}' cannot be indexed"));
+            return Ok(());
+        };
+        let mut missing = 0;
+        for term in terms.iter().flat_map(|terms| terms.iter()) {
+            self.counts.entries += 1;
+            let key = key::keyed(Kind::Index, &[term, place]);
+            missing += u64::from(self.snapshot.get(&key)?.is_none());
+        }
+        if missing > 0 {
+            self.problem(&format!("document '{id}' lacks {missing} of its index entries"));
+        }
+        for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
+            self.counts.shaped += 1;
+            *self.shapes.entry(shape.id).or_default() += 1;
+            if self.snapshot.get(&shape::entry(shape.id, place))?.is_none() {
+                self.problem(&format!("document '{id}' is not under its shape"));
+            }
+            let set = self.snapshot.get(&shape::definition_row(shape.id))?;
+            let set = set.and_then(|row| ShapeSet::decode(&row).ok());
+            if set.as_ref() != Some(&shape.set) {
+                self.problem(&format!("the shape of document '{id}' is not defined"));
+            }
+        }
+        Ok(())
+    }
+
+    fn shapes(&mut self) -> Result<()> {
+        let mut stored = BTreeMap::new();
+        self.each(Kind::ShapeCount, |check, key, row| {
+            match (key[1..].try_into(), row::decode_u64(row)) {
+                (Ok(shape), Ok(count)) => {
+                    stored.insert(ShapeId(shape), count);
+                }
+                _ => check.problem("has a count of a shape that cannot be read"),
+            }
+            Ok(())
+        })?;
+        if stored != self.shapes {
+            self.problem("has counts of shapes that differ from its documents");
+        }
+        Ok(())
     }
 
     fn pointer(&mut self, row: &[u8], place: &[u8], id: &str, what: &str) -> Result<()> {

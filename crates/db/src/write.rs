@@ -1,7 +1,7 @@
 //! The one path by which a document changes.
 //!
-//! - W1: a document and everything that hangs on it (feed pointer, unique keys, expiry, counters)
-//!   change in the same commit.
+//! - W1: a document and everything that hangs on it (feed pointer, unique keys, index entries, expiry,
+//!   counters) change in the same commit.
 //! - W2: an etag is never reused for the same document: it is made of the commit's lsn.
 //! - W3: a refused write leaves nothing behind but its charge.
 //!
@@ -17,6 +17,7 @@ use value::{DocumentRid, Object, PartitionKey, Patch, Value};
 use crate::charge::Charge;
 use crate::container::Container;
 use crate::document::{self, Moment};
+use crate::index::update::{self, EarlyTerms, New, Stored};
 use crate::key::PartitionPrefix;
 use crate::precondition;
 use crate::row::Item;
@@ -74,6 +75,8 @@ pub(crate) struct Prepared {
     pub(crate) partition: PartitionPrefix,
     action: Action,
     conditions: Conditions,
+    /// What the body has in the index, where there is a body.
+    terms: Option<EarlyTerms>,
 }
 
 enum Action {
@@ -135,7 +138,11 @@ pub(crate) fn prepare(
     };
     container.check_key_size(&key)?;
     let partition = PartitionPrefix::new(&container.epk(&key), &key);
-    Ok(Prepared { key, partition, action, conditions })
+    let terms = action.body().map(|body| {
+        let definition = &container.index.newest;
+        EarlyTerms { definition: definition.number, terms: definition.early_terms(body) }
+    });
+    Ok(Prepared { key, partition, action, conditions, terms })
 }
 
 /// The key of a document, which must be the one given with the request if there is one.
@@ -187,6 +194,13 @@ pub(crate) fn apply(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Writt
     let (id, body) = body_after(txn, write, &current_id, before.as_ref())?;
     let after = build(txn, before.as_ref(), &body)?;
     unique::reserve(txn, &write.partition, before.as_ref(), &id, &body)?;
+    index(
+        txn,
+        write,
+        before.as_ref().map(|before| (&current_id[..], before)),
+        (&id, &after),
+        &body,
+    )?;
     if let Some(before) = &before {
         txn.unstore(&write.partition, &current_id, before)?;
     }
@@ -295,6 +309,21 @@ fn build(txn: &mut Transaction<'_>, before: Option<&Item>, body: &Object) -> Res
     document::build(txn.container, body, &moment)
 }
 
+/// Moves the index entries from the document before to the document after.
+fn index(
+    txn: &mut Transaction<'_>,
+    write: &Prepared,
+    before: Option<(&str, &Item)>,
+    after: (&str, &Item),
+    body: &Object,
+) -> Result<()> {
+    let place_before = before.map(|(id, _)| write.partition.place(id)).unwrap_or_default();
+    let before = before.map(|(_, item)| Stored { place: &place_before, item });
+    let place = write.partition.place(after.0);
+    let stored = Stored { place: &place, item: after.1 };
+    update::update(txn, before, New { stored, body, early: write.terms.as_ref() })
+}
+
 /// The service's limit for one logical partition: 20 GB.
 const PARTITION_BYTES_MAX: u64 = 20 * 1024 * 1024 * 1024;
 
@@ -332,6 +361,7 @@ fn delete(
 ) -> Result<Written> {
     let before = before.ok_or_else(Error::not_found)?;
     unique::release(txn, &write.partition, &before)?;
+    update::remove(txn, Stored { place: &write.partition.place(id), item: &before })?;
     txn.unstore(&write.partition, id, &before)?;
     Ok(Written {
         status: 204,
@@ -363,7 +393,32 @@ fn written(write: &Prepared, before: Option<&Item>, after: Item) -> Written {
 impl Prepared {
     /// Roughly what the write holds in memory while it waits.
     fn size_bytes(&self) -> usize {
-        match &self.action {
+        let terms = self.terms.as_ref().map_or(0, |early| early.terms.size_bytes());
+        terms + self.action.size_bytes()
+    }
+
+    fn intent(&self) -> precondition::Intent {
+        match self.action {
+            Action::Create { .. } => precondition::Intent::Create,
+            Action::Upsert { .. } => precondition::Intent::Upsert,
+            _ => precondition::Intent::Change,
+        }
+    }
+}
+
+impl Action {
+    /// The document that the client sent, where it sent one.
+    fn body(&self) -> Option<&Object> {
+        match self {
+            Action::Create { body, .. }
+            | Action::Upsert { body, .. }
+            | Action::Replace { body, .. } => Some(body),
+            Action::Patch { .. } | Action::Delete { .. } | Action::Read { .. } => None,
+        }
+    }
+
+    fn size_bytes(&self) -> usize {
+        match self {
             Action::Create { body, .. }
             | Action::Upsert { body, .. }
             | Action::Replace { body, .. } => body.iter().map(|(_, value)| weight(value)).sum(),
@@ -374,14 +429,6 @@ impl Prepared {
                 .map(weight)
                 .sum(),
             Action::Delete { .. } | Action::Read { .. } => 0,
-        }
-    }
-
-    fn intent(&self) -> precondition::Intent {
-        match self.action {
-            Action::Create { .. } => precondition::Intent::Create,
-            Action::Upsert { .. } => precondition::Intent::Upsert,
-            _ => precondition::Intent::Change,
         }
     }
 }

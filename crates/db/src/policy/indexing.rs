@@ -11,7 +11,7 @@ use value::{Object, Value};
 use super::full_text::{self, FullTextPolicy};
 use super::geospatial::Geospatial;
 use super::index_path::{self, IndexPath, Segment};
-use super::rules::{Rules, Step};
+use super::rules::{Rules, Step, Walk};
 use super::spatial::{self, SpatialIndex};
 use super::vector::{self, VectorEmbedding, VectorIndex};
 use super::{PolicyError, member};
@@ -95,6 +95,20 @@ impl IndexingPolicy {
     pub fn decides_computed(&self, name: &str) -> bool {
         self.mode != IndexingMode::None
             && self.rules.decide(&[Step::Property(name)]).unwrap_or(false)
+    }
+
+    /// A walk over a document that asks the paths on its way; `id` and `_ts` are the caller's to know.
+    pub(crate) fn walk(&self) -> Walk<'_> {
+        self.rules.walk()
+    }
+
+    /// Whether both ask for the same index entries, however they are written.
+    pub(crate) fn is_same_index(&self, other: &IndexingPolicy) -> bool {
+        let is_none = |policy: &IndexingPolicy| policy.mode == IndexingMode::None;
+        is_none(self) == is_none(other)
+            && self.rules == other.rules
+            && self.composite == other.composite
+            && self.spatial == other.spatial
     }
 
     /// How many scalars of the document are indexed; the request charge grows with it.

@@ -86,9 +86,14 @@ impl Rules {
         self.subtree.unwrap_or(false)
     }
 
+    /// Where a walk over a document and the rules starts.
+    pub(super) fn walk(&self) -> Walk<'_> {
+        Walk { rules: Some(self), includes: self.root_includes() }
+    }
+
     /// Counts the scalars of a document that are indexed.
     pub(super) fn count(&self, document: &Object) -> usize {
-        let walk = Walk { rules: Some(self), includes: self.root_includes() };
+        let walk = self.walk();
         document
             .iter()
             .map(|(name, value)| match name {
@@ -102,7 +107,7 @@ impl Rules {
 
 /// A place in a document and in the rules at once. Recursion is as deep as the document.
 #[derive(Clone, Copy)]
-struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     /// The rules that go on below this place.
     rules: Option<&'a Rules>,
     /// What the longest `/*` down to here says.
@@ -110,14 +115,25 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn step(self, step: Step<'_>) -> Walk<'a> {
+    /// One step down, in both.
+    pub(crate) fn step(self, step: Step<'_>) -> Walk<'a> {
         let rules = self.rules.and_then(|rules| rules.below(step));
         let includes = rules.and_then(|rules| rules.subtree).unwrap_or(self.includes);
         Walk { rules, includes }
     }
 
+    /// Whether nothing here and below is indexed.
+    pub(crate) fn is_over(self) -> bool {
+        self.rules.is_none() && !self.includes
+    }
+
+    /// Whether a scalar here is indexed.
+    pub(crate) fn takes_scalar(self) -> bool {
+        self.rules.and_then(|rules| rules.scalar).unwrap_or(self.includes)
+    }
+
     fn count(self, value: &Value) -> usize {
-        if self.rules.is_none() && !self.includes {
+        if self.is_over() {
             return 0;
         }
         match value {
@@ -129,10 +145,7 @@ impl<'a> Walk<'a> {
                 .iter()
                 .map(|(name, value)| self.step(Step::Property(name)).count(value))
                 .sum(),
-            _ => {
-                let scalar = self.rules.and_then(|rules| rules.scalar);
-                usize::from(scalar.unwrap_or(self.includes))
-            }
+            _ => usize::from(self.takes_scalar()),
         }
     }
 }

@@ -1,0 +1,306 @@
+//! The key of an index entry: which index, which values, which document.
+//!
+//! The values are terms ([`value::order`]), one for an ordinary index and several, one behind the
+//! other, for a composite one; those of descending paths have all their bytes inverted. The place of
+//! the document follows the values, so that an equality inside one logical partition is one run of
+//! keys. The row is empty.
+
+use std::ops::Bound;
+
+use query::{PathSegment, ScalarKind, Span};
+use ring::digest;
+use value::{Value, order};
+
+use crate::key::{Kind, PartitionPrefix};
+
+/// Names an index of a container: a hash of what it is over. Two policies that index the same path
+/// share its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct IndexId(pub(crate) [u8; IndexId::BYTES]);
+
+/// What an index is over, the first byte of what is hashed. Part of the format on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Class {
+    /// The scalars at a path.
+    Path = 1,
+    /// A computed property.
+    Computed = 2,
+    /// Several paths.
+    Composite = 3,
+    /// The shapes on the map at a path.
+    Spatial = 4,
+}
+
+impl IndexId {
+    pub(crate) const BYTES: usize = 12;
+
+    /// The index of the scalars at a path.
+    pub(crate) fn of_path(path: &[PathSegment]) -> IndexId {
+        Spelling::of(Class::Path, path).id()
+    }
+
+    /// The index of a computed property. What it computes is part of its name: with another query it
+    /// is another index.
+    pub(crate) fn of_computed(name: &str, query: &str) -> IndexId {
+        let mut spelling = Spelling::new(Class::Computed);
+        spelling.property(name);
+        spelling.property(query);
+        spelling.id()
+    }
+
+    /// The index of the shapes on the map at a path.
+    #[cfg_attr(not(test), expect(dead_code, reason = "spatial entries are not written yet"))]
+    pub(crate) fn of_spatial(path: &[PathSegment]) -> IndexId {
+        Spelling::of(Class::Spatial, path).id()
+    }
+}
+
+/// A text without ambiguity of what an index is over. Part of the format on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Spelling(Vec<u8>);
+
+const PROPERTY: u8 = 1;
+const ELEMENT: u8 = 2;
+
+impl Spelling {
+    pub(crate) fn new(class: Class) -> Spelling {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.push(class as u8);
+        Spelling(bytes)
+    }
+
+    pub(crate) fn of(class: Class, path: &[PathSegment]) -> Spelling {
+        let mut spelling = Spelling::new(class);
+        for segment in path {
+            match segment {
+                PathSegment::Property(name) => spelling.property(name),
+                PathSegment::Element => spelling.element(),
+            }
+        }
+        spelling
+    }
+
+    pub(crate) fn property(&mut self, name: &str) {
+        self.0.push(PROPERTY);
+        self.0.extend_from_slice(&(name.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(name.as_bytes());
+    }
+
+    pub(crate) fn element(&mut self) {
+        self.0.push(ELEMENT);
+    }
+
+    /// The spelling of a part, such as one path of a composite index, with its order.
+    pub(crate) fn part(&mut self, part: &Spelling, is_descending: bool) {
+        self.0.push(u8::from(is_descending));
+        self.0.extend_from_slice(&(part.0.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(&part.0);
+    }
+
+    /// How long it is, to come back here after a step down.
+    pub(crate) fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
+    pub(crate) fn id(&self) -> IndexId {
+        let hash = digest::digest(&digest::SHA256, &self.0);
+        IndexId(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+/// Appends what an entry holds for a value; `None` is undefined.
+pub(crate) fn encode_component(value: Option<&Value>, descending: bool, out: &mut Vec<u8>) {
+    let start = out.len();
+    order::encode_term(value, out);
+    if descending {
+        out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+/// One of the values of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Component {
+    Ascending,
+    Descending,
+}
+
+/// The one value of an ordinary index.
+pub(crate) const SINGLE: [Component; 1] = [Component::Ascending];
+
+/// An entry, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// The values as they are encoded, all components.
+    pub(crate) value: &'a [u8],
+    /// The place of the document.
+    pub(crate) place: &'a [u8],
+    /// Whether the values can be read from the entry; if not, others may have the same entry.
+    pub(crate) exact: bool,
+}
+
+/// Where the values start: behind the kind and the id of the index.
+pub(crate) const VALUE_AT: usize = 1 + IndexId::BYTES;
+
+/// Takes the key of an entry apart. `None` means that it is damaged.
+pub(crate) fn parse<'a>(key: &'a [u8], components: &[Component]) -> Option<Entry<'a>> {
+    let rest = key.get(VALUE_AT..)?;
+    let mut length = 0;
+    let mut exact = true;
+    for component in components {
+        let is_inverted = *component == Component::Descending;
+        let term = order::measure_term(rest.get(length..)?, is_inverted).ok()?;
+        length += term.length;
+        exact &= term.is_exact;
+    }
+    let (value, place) = rest.split_at(length);
+    Some(Entry { value, place, exact })
+}
+
+/// What all entries of an index begin with.
+pub(crate) fn prefix(id: &IndexId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(64);
+    key.push(Kind::Index as u8);
+    key.extend_from_slice(&id.0);
+    key
+}
+
+/// The keys of all entries of an index: inclusive from, exclusive to.
+pub(crate) fn all(id: &IndexId) -> (Vec<u8>, Vec<u8>) {
+    let from = prefix(id);
+    let to = successor(from.clone());
+    (from, to)
+}
+
+/// The keys of the entries of an index that begin with these values, in one logical partition.
+pub(crate) fn in_partition(
+    id: &IndexId,
+    value: &[u8],
+    partition: &PartitionPrefix,
+) -> (Vec<u8>, Vec<u8>) {
+    let from = partition.place_behind([&prefix(id), value].concat());
+    let to = successor(from.clone());
+    (from, to)
+}
+
+/// The keys of all entries of an index whose first value lies in the span: inclusive from, exclusive
+/// to. No match is missed; where strings were cut there may be others among them.
+pub(crate) fn bounds(id: &IndexId, span: &Span) -> (Vec<u8>, Vec<u8>) {
+    let start = prefix(id);
+    let key = |bytes: &[u8]| [&start, bytes].concat();
+    let nothing = || (start.clone(), start.clone());
+    match span {
+        Span::Exactly(value) => {
+            let Some(_) = type_bytes(value) else { return nothing() };
+            let from = key(&term(value).0);
+            let to = successor(from.clone());
+            (from, to)
+        }
+        Span::Between { low, high } => {
+            let (Ok(low_type), Ok(high_type)) = (type_of(low), type_of(high)) else {
+                return nothing();
+            };
+            let Some((first, end)) = low_type.or(high_type) else { return all(id) };
+            if high_type.is_some_and(|kind| kind != (first, end)) {
+                return nothing();
+            }
+            (lower(low, &key, first), upper(high, &key, end))
+        }
+        Span::Prefix(text) => {
+            let from = match text.as_bytes().get(..order::TERM_STRING_BYTES) {
+                Some(start) if text.len() > start.len() => {
+                    key(&term(&Value::from(text.as_str())).0)
+                }
+                _ => {
+                    let mut bytes = Vec::new();
+                    order::encode_str_start(text.as_bytes(), &mut bytes);
+                    key(&bytes)
+                }
+            };
+            let to = successor(from.clone());
+            (from, to)
+        }
+        Span::Kind(kind) => {
+            let (first, end) = kind_bytes(*kind);
+            (key(&[first]), key(&[end]))
+        }
+    }
+}
+
+fn lower(low: &Bound<Value>, key: &impl Fn(&[u8]) -> Vec<u8>, first: u8) -> Vec<u8> {
+    match low {
+        Bound::Unbounded => key(&[first]),
+        Bound::Included(value) => key(&term(value).0),
+        Bound::Excluded(value) => match term(value) {
+            (term, true) => successor(key(&term)),
+            // Greater ones may have the same term.
+            (term, false) => key(&term),
+        },
+    }
+}
+
+fn upper(high: &Bound<Value>, key: &impl Fn(&[u8]) -> Vec<u8>, end: u8) -> Vec<u8> {
+    match high {
+        Bound::Unbounded => key(&[end]),
+        Bound::Included(value) => successor(key(&term(value).0)),
+        Bound::Excluded(value) => match term(value) {
+            (term, true) => key(&term),
+            // Smaller ones may have the same term.
+            (term, false) => successor(key(&term)),
+        },
+    }
+}
+
+fn term(value: &Value) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    let is_exact = order::encode_term(Some(value), &mut bytes);
+    (bytes, is_exact)
+}
+
+type TypeBytes = (u8, u8);
+
+/// The type that a bound is of; `Err` when it is no scalar, which no index can be asked for.
+fn type_of(bound: &Bound<Value>) -> Result<Option<TypeBytes>, ()> {
+    match bound {
+        Bound::Unbounded => Ok(None),
+        Bound::Included(value) | Bound::Excluded(value) => type_bytes(value).map(Some).ok_or(()),
+    }
+}
+
+fn type_bytes(value: &Value) -> Option<TypeBytes> {
+    let kind = match value {
+        Value::Null => ScalarKind::Null,
+        Value::Bool(_) => ScalarKind::Boolean,
+        Value::Number(_) => ScalarKind::Number,
+        Value::String(_) => ScalarKind::String,
+        Value::Array(_) | Value::Object(_) => return None,
+    };
+    Some(kind_bytes(kind))
+}
+
+/// The first type byte of a kind, and the first behind it.
+fn kind_bytes(kind: ScalarKind) -> TypeBytes {
+    match kind {
+        ScalarKind::Null => (order::NULL, order::FALSE),
+        ScalarKind::Boolean => (order::FALSE, order::NUMBER),
+        ScalarKind::Number => (order::NUMBER, order::STRING),
+        ScalarKind::String => (order::STRING, order::ARRAY),
+    }
+}
+
+/// The first key behind all that begin with these bytes.
+pub(crate) fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
+    while bytes.last() == Some(&0xFF) {
+        bytes.pop();
+    }
+    let last = bytes.last_mut().expect("a key begins with its kind, which is not 0xFF");
+    *last += 1;
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

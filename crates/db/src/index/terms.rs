@@ -1,0 +1,230 @@
+//! What a document has in the index: a term for each scalar that the policy takes, one for each
+//! composite index, and its shape.
+//!
+//! Most of it is known before the write is committed and is worked out on the thread of the request.
+//! What depends on system properties (`_ts`, and computed properties, which may look at any of them) is
+//! *late*: it is worked out in the commit.
+
+use value::{Object, Value};
+
+use super::definition::{Computed, Definition, is_system};
+use super::entry::{self, Class, Component, IndexId, Spelling};
+use super::shape::{NodeKind, Shape, ShapeBuilder};
+use crate::Result;
+use crate::policy::{Step, Walk};
+use crate::row::{Item, corrupt};
+
+/// The terms of a document: the keys of its entries without kind and place. Sorted, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    bytes: Vec<u8>,
+    /// Where each term starts and ends.
+    parts: Vec<(u32, u32)>,
+    /// What the document looks like; nothing where there is no index.
+    pub(crate) shape: Option<Shape>,
+}
+
+impl Terms {
+    /// The terms, in order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts.iter().map(|part| self.term(part))
+    }
+
+    pub(crate) fn contains(&self, term: &[u8]) -> bool {
+        self.parts.binary_search_by(|part| self.term(part).cmp(term)).is_ok()
+    }
+
+    /// How many terms there are.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The length of all terms together.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn term(&self, part: &(u32, u32)) -> &[u8] {
+        &self.bytes[part.0 as usize..part.1 as usize]
+    }
+
+    fn push(&mut self, id: &IndexId, value: &Value) {
+        self.push_with(id, |bytes| entry::encode_component(Some(value), false, bytes));
+    }
+
+    fn push_with(&mut self, id: &IndexId, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&id.0);
+        encode(&mut self.bytes);
+        // A document has at most 2 MB, and a term is not much longer than what it is made from.
+        self.parts.push((start as u32, self.bytes.len() as u32));
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let term = |part: &(u32, u32)| &bytes[part.0 as usize..part.1 as usize];
+        self.parts.sort_unstable_by(|left, right| term(left).cmp(term(right)));
+        self.parts.dedup_by(|left, right| term(left) == term(right));
+    }
+}
+
+impl Definition {
+    /// The terms that a document has whatever the server adds to it.
+    pub(crate) fn early_terms(&self, document: &Object) -> Terms {
+        let mut terms = Terms::default();
+        let Some(policy) = self.policy() else { return terms };
+        let mut reader = Reader {
+            id: &self.id,
+            path: Spelling::new(Class::Path),
+            terms: &mut terms,
+            shape: Default::default(),
+        };
+        reader.document(document, policy.walk());
+        let shape = reader.shape;
+        terms.shape = Some(shape.finish());
+        self.add_composites(document, &[], false, &mut terms);
+        terms.sort();
+        terms
+    }
+
+    /// The terms that depend on what the server adds. `early` has all others.
+    pub(crate) fn late_terms(&self, item: &Item) -> Result<Terms> {
+        let mut terms = Terms::default();
+        if self.is_empty() {
+            return Ok(terms);
+        }
+        let ts = Value::from(item.header.ts);
+        terms.push(&self.ts, &ts);
+        let has_late = !self.computed().is_empty()
+            || self.composites().iter().any(|composite| composite.is_late);
+        if has_late {
+            let document = item.document.to_value();
+            let computed: Vec<_> =
+                self.computed().iter().map(|property| property.value.value(&document)).collect();
+            let document = document.as_object().ok_or_else(|| corrupt("document"))?;
+            for (property, value) in self.computed().iter().zip(&computed) {
+                add_computed(property, value.as_ref(), &mut terms);
+            }
+            self.add_composites(document, &computed, true, &mut terms);
+        }
+        terms.sort();
+        Ok(terms)
+    }
+
+    /// All terms of a stored document, early and late.
+    pub(crate) fn terms_of(&self, item: &Item) -> Result<[Terms; 2]> {
+        if self.is_empty() {
+            return Ok(Default::default());
+        }
+        let document = item.document.to_value();
+        let document = document.as_object().ok_or_else(|| corrupt("document"))?;
+        Ok([self.early_terms(document), self.late_terms(item)?])
+    }
+
+    fn add_composites(
+        &self,
+        document: &Object,
+        computed: &[Option<Value>],
+        is_late: bool,
+        terms: &mut Terms,
+    ) {
+        for composite in self.composites().iter().filter(|one| one.is_late == is_late) {
+            terms.push_with(&composite.id, |bytes| {
+                for (part, component) in composite.parts.iter().zip(&composite.components) {
+                    let is_descending = *component == Component::Descending;
+                    entry::encode_component(part.of(document, computed), is_descending, bytes);
+                }
+            });
+        }
+    }
+}
+
+/// A computed property is indexed as a member would be, its elements and members excepted.
+fn add_computed(property: &Computed, value: Option<&Value>, terms: &mut Terms) {
+    if let (Some(id), Some(value)) = (&property.index, value)
+        && is_scalar(value)
+    {
+        terms.push(id, value);
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// Walks once over a document and the rules of its policy. Recursion is as deep as the document.
+struct Reader<'a> {
+    /// The index of ids, which are indexed whatever the policy says.
+    id: &'a IndexId,
+    path: Spelling,
+    terms: &'a mut Terms,
+    shape: ShapeBuilder,
+}
+
+/// Where in the document the walk is.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    walk: Walk<'a>,
+    /// Inside an array there are no shapes.
+    is_in_array: bool,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, document: &Object, walk: Walk<'_>) {
+        for (name, value) in document.iter() {
+            if is_system(name) {
+                continue;
+            }
+            if name == "id" && is_scalar(value) {
+                self.terms.push(self.id, value);
+                self.shape.push(self.id, NodeKind::Scalar);
+                continue;
+            }
+            self.member(name, value, At { walk, is_in_array: false });
+        }
+    }
+
+    fn member(&mut self, name: &str, value: &Value, at: At<'_>) {
+        let walk = at.walk.step(Step::Property(name));
+        if at.is_in_array && walk.is_over() {
+            return;
+        }
+        let length = self.path.length();
+        self.path.property(name);
+        self.value(value, At { walk, ..at }, &mut None);
+        self.path.truncate(length);
+    }
+
+    /// `id` is that of the path, once it has been worked out: all elements of an array share theirs.
+    fn value(&mut self, value: &Value, at: At<'_>, id: &mut Option<IndexId>) {
+        if !at.is_in_array {
+            let id = id.get_or_insert_with(|| self.path.id());
+            self.shape.push(id, NodeKind::of(value));
+        }
+        match value {
+            Value::Object(object) => {
+                for (name, value) in object.iter() {
+                    self.member(name, value, at);
+                }
+            }
+            Value::Array(elements) => {
+                let below = At { walk: at.walk.step(Step::Element), is_in_array: true };
+                if below.walk.is_over() {
+                    return;
+                }
+                let length = self.path.length();
+                self.path.element();
+                let mut id = None;
+                for element in elements {
+                    self.value(element, below, &mut id);
+                }
+                self.path.truncate(length);
+            }
+            _ if at.walk.takes_scalar() => {
+                let id = id.get_or_insert_with(|| self.path.id());
+                self.terms.push(id, value);
+            }
+            _ => {}
+        }
+    }
+}

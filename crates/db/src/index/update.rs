@@ -1,0 +1,144 @@
+//! Writes the difference that a change of a document makes to the index.
+
+use bytes::Bytes;
+use value::Object;
+
+use super::shape;
+use super::terms::Terms;
+use crate::key::Kind;
+use crate::row::Item;
+use crate::transaction::Transaction;
+use crate::{Error, Result};
+
+/// The terms of a new document as far as they are known before its commit.
+#[derive(Debug)]
+pub(crate) struct EarlyTerms {
+    /// The definition that they were made for.
+    pub(crate) definition: u32,
+    pub(crate) terms: Terms,
+}
+
+/// A document at its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub(crate) place: &'a [u8],
+    pub(crate) item: &'a Item,
+}
+
+/// A document that is about to be stored.
+#[derive(Clone, Copy)]
+pub(crate) struct New<'a> {
+    pub(crate) stored: Stored<'a>,
+    pub(crate) body: &'a Object,
+    pub(crate) early: Option<&'a EarlyTerms>,
+}
+
+/// Moves the entries from what was there before to what comes after. Keeps I1.
+pub(crate) fn update(
+    txn: &mut Transaction<'_>,
+    before: Option<Stored<'_>>,
+    after: New<'_>,
+) -> Result<()> {
+    let definition = txn.in_force.at(after.stored.place).clone();
+    let made;
+    let early = match after.early {
+        Some(early) if early.definition == definition.number => &early.terms,
+        _ => {
+            made = definition.early_terms(after.body);
+            &made
+        }
+    };
+    let late = definition.late_terms(after.stored.item)?;
+    check_size(after.stored.place, &[early, &late])?;
+    let new = At { place: after.stored.place, terms: [early, &late] };
+    match before {
+        None => difference(txn, None, Some(new)),
+        Some(before) => {
+            let old = txn.in_force.at(before.place).clone().terms_of(before.item)?;
+            let old = At { place: before.place, terms: [&old[0], &old[1]] };
+            difference(txn, Some(old), Some(new))
+        }
+    }
+}
+
+/// Removes the entries of a document. Keeps I1.
+pub(crate) fn remove(txn: &mut Transaction<'_>, stored: Stored<'_>) -> Result<()> {
+    let [early, late] = txn.in_force.at(stored.place).clone().terms_of(stored.item)?;
+    difference(txn, Some(At { place: stored.place, terms: [&early, &late] }), None)
+}
+
+/// The most that the entries of one document may add up to. A commit has to hold those of a document
+/// before and after a change, and other documents.
+const ENTRY_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+fn check_size(place: &[u8], terms: &[&Terms]) -> Result<()> {
+    let bytes: usize =
+        terms.iter().map(|terms| terms.size_bytes() + terms.len() * (1 + place.len())).sum();
+    if bytes > ENTRY_BYTES_MAX {
+        return Err(Error::new(
+            crate::Kind::TooLarge,
+            "Request size is too large: the document has more values than can be indexed; exclude \
+             some of its paths in the indexing policy",
+        ));
+    }
+    Ok(())
+}
+
+/// Terms at a place, early and late ones.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) place: &'a [u8],
+    pub(super) terms: [&'a Terms; 2],
+}
+
+impl At<'_> {
+    fn contains(&self, place: &[u8], term: &[u8]) -> bool {
+        self.place == place && self.terms.iter().any(|terms| terms.contains(term))
+    }
+
+    /// Calls with the key of each entry that is not among those of `other`.
+    fn each_beyond(&self, other: Option<&At<'_>>, mut call: impl FnMut(&[u8])) {
+        let mut key = vec![Kind::Index as u8];
+        for term in self.terms.iter().flat_map(|terms| terms.iter()) {
+            if other.is_some_and(|other| other.contains(self.place, term)) {
+                continue;
+            }
+            key.truncate(1);
+            key.extend_from_slice(term);
+            key.extend_from_slice(self.place);
+            call(&key);
+        }
+    }
+}
+
+/// Deletes entries that are no longer there and puts those that are new.
+pub(super) fn difference(
+    txn: &mut Transaction<'_>,
+    old: Option<At<'_>>,
+    new: Option<At<'_>>,
+) -> Result<()> {
+    if let Some(old) = &old {
+        old.each_beyond(new.as_ref(), |key| txn.view.delete(key));
+    }
+    if let Some(new) = &new {
+        new.each_beyond(old.as_ref(), |key| txn.view.put(key, Bytes::new()));
+    }
+    txn.touch();
+    let shape_of = |at: &Option<At<'_>>| {
+        at.as_ref().and_then(|at| Some((at.place.to_vec(), at.terms[0].shape.clone()?)))
+    };
+    let (old, new) = (shape_of(&old), shape_of(&new));
+    if old == new {
+        return Ok(());
+    }
+    if let Some((place, shape)) = old {
+        txn.view.delete(&shape::entry(shape.id, &place));
+        let count = txn.shape_count(&shape)?;
+        *count = count.saturating_sub(1);
+    }
+    if let Some((place, shape)) = new {
+        txn.view.put(&shape::entry(shape.id, &place), Bytes::new());
+        *txn.shape_count(&shape)? += 1;
+    }
+    Ok(())
+}

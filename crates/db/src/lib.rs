@@ -51,6 +51,8 @@ pub use documents::{
 pub use error::{Error, Kind, Result};
 pub use offer::{Migrate, Throughput};
 pub use permission::{Access, Grant, What, is_document_rid};
+pub use plan::ResumeFilter;
+pub use query::Features;
 pub use read::QueryText;
 pub use resource::Resource;
 pub use scan::Scope;

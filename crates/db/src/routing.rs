@@ -1,11 +1,24 @@
-//! Finds the partition that a query's own filter confines it to.
+//! Finds the partitions that a query's own filter confines it to.
 //!
-//! A conjunction that fixes every path of the partition key to a constant can only be true for
-//! documents of one logical partition, so the query needs no leave to cross partitions and no look
-//! at the others. Anything less clear fixes nothing: the answer is the same, only slower.
+//! A filter that fixes the partition key can only be true for documents of some logical partitions,
+//! so the query needs no look at the others, and with one partition no leave to cross partitions.
+//! What a filter says is derived by [`query::reach`], for plans and for the query route alike; here
+//! keys become places in the hash space.
 
-use sql::{BinaryOperator, Collection, Expr, ExprKind};
-use value::{Component, PartitionKey, PartitionKeyDefinition, Value};
+use query::Reach;
+use value::{EpkRange, PartitionKey, PartitionKeyDefinition, PartitionKind, Value};
+
+/// A part of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeyRange {
+    /// The key, or the beginning of a hierarchical one, that all documents of the part have;
+    /// nothing where the part is the whole container.
+    pub(crate) key: Option<PartitionKey>,
+    /// Where the part lies. Other keys of the same hash may lie there, too.
+    pub(crate) epk: EpkRange,
+    /// Whether the part is one logical partition.
+    pub(crate) is_partition: bool,
+}
 
 /// The key that the filter of a query fixes, if it does.
 pub(crate) fn fixed_key(
@@ -13,62 +26,48 @@ pub(crate) fn fixed_key(
     text: &str,
     parameters: &[(String, Value)],
 ) -> Option<PartitionKey> {
-    let query = sql::parse(text).ok()?;
-    let [source, ..] = query.from.as_slice() else { return None };
-    let Collection::Path { root, steps } = &source.collection else { return None };
-    if source.iterates || !steps.is_empty() {
-        return None;
-    }
-    let alias = source.alias.as_deref().unwrap_or(root);
-    let filter = query.filter.as_ref()?;
-    let terms = match &filter.kind {
-        ExprKind::And(terms) => terms.as_slice(),
-        _ => std::slice::from_ref(filter),
-    };
-    let component = |segments: &[String]| {
-        terms.iter().find_map(|term| {
-            let ExprKind::Binary(BinaryOperator::Equal, left, right) = &term.kind else {
-                return None;
-            };
-            for (path, constant) in [(left, right), (right, left)] {
-                if is_path(path, alias, segments) {
-                    return constant_of(constant, parameters);
-                }
-            }
-            None
-        })
-    };
-    let components = definition.paths.iter().map(|path| component(path.segments()));
-    components.collect::<Option<Vec<_>>>().map(PartitionKey)
-}
-
-/// Whether an expression is the document's value at a path.
-fn is_path(expression: &Expr, alias: &str, segments: &[String]) -> bool {
-    match (&expression.kind, segments.split_last()) {
-        (ExprKind::Identifier(name), None) => name == alias,
-        (ExprKind::Member(object, name), Some((last, rest))) => {
-            name == last && is_path(object, alias, rest)
-        }
-        (ExprKind::Index(object, index), Some((last, rest))) => {
-            matches!(&index.kind, ExprKind::String(name) if name == last)
-                && is_path(object, alias, rest)
-        }
-        _ => false,
+    match &ranges(definition, text, parameters)[..] {
+        [KeyRange { key, is_partition: true, .. }] => key.clone(),
+        _ => None,
     }
 }
 
-fn constant_of(expression: &Expr, parameters: &[(String, Value)]) -> Option<Component> {
-    let value = match &expression.kind {
-        ExprKind::Null => Value::Null,
-        ExprKind::Bool(flag) => Value::Bool(*flag),
-        ExprKind::Number(number) => Value::Number(number.clone()),
-        ExprKind::String(text) => Value::String(text.clone()),
-        ExprKind::Parameter(name) => {
-            parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())?
-        }
-        _ => return None,
+/// The parts of a container that can contribute to the answer of a query, in the order of the hash
+/// space. They have no document in common. Without any part the answer is that of an empty
+/// container.
+pub(crate) fn ranges(
+    definition: &PartitionKeyDefinition,
+    text: &str,
+    parameters: &[(String, Value)],
+) -> Vec<KeyRange> {
+    let reach = match sql::parse(text) {
+        Ok(query) => query::reach(&query, parameters, definition),
+        Err(_) => Reach::All,
     };
-    Component::from_value(Some(&value))
+    key_ranges(definition, &reach)
+}
+
+/// The same for partitions that are known already.
+pub(crate) fn key_ranges(definition: &PartitionKeyDefinition, reach: &Reach) -> Vec<KeyRange> {
+    let range = |key: &PartitionKey| {
+        let (min, max) = definition.prefix_range(key);
+        let is_partition =
+            definition.kind != PartitionKind::MultiHash || key.0.len() == definition.paths.len();
+        KeyRange { key: Some(key.clone()), epk: EpkRange { min, max }, is_partition }
+    };
+    match reach {
+        Reach::All => {
+            vec![KeyRange { key: None, epk: EpkRange::full(), is_partition: false }]
+        }
+        Reach::Nothing => Vec::new(),
+        Reach::Keys(keys) => {
+            let mut ranges: Vec<KeyRange> = keys.iter().map(range).collect();
+            ranges.sort_by(|left, right| {
+                (&left.epk.min, &left.key).cmp(&(&right.epk.min, &right.key))
+            });
+            ranges
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,16 +76,52 @@ mod tests {
 
     use super::*;
 
-    fn check(paths: &[&str], text: &str, expected: Option<&str>) {
-        let definition = PartitionKeyDefinition {
+    fn definition(paths: &[&str]) -> PartitionKeyDefinition {
+        PartitionKeyDefinition {
             paths: paths.iter().map(|path| Path::parse(path).unwrap()).collect(),
             kind: if paths.len() > 1 { PartitionKind::MultiHash } else { PartitionKind::Hash },
             version: 2,
             system_key: false,
-        };
-        let parameters = [("@p".to_owned(), Value::from("x"))];
-        let key = fixed_key(&definition, text, &parameters).map(|key| key.to_string());
+        }
+    }
+
+    fn parameters() -> [(String, Value); 1] {
+        [("@p".to_owned(), Value::from("x"))]
+    }
+
+    fn check(paths: &[&str], text: &str, expected: Option<&str>) {
+        let key = fixed_key(&definition(paths), text, &parameters()).map(|key| key.to_string());
         assert_eq!(key.as_deref(), expected, "{text}");
+    }
+
+    fn check_ranges(paths: &[&str], filter: &str, expected: &[&str]) {
+        let text = format!("SELECT * FROM c WHERE {filter}");
+        let ranges = ranges(&definition(paths), &text, &parameters());
+        assert!(ranges.is_sorted_by(|left, right| left.epk.max <= right.epk.min), "{filter}");
+        let mut keys: Vec<String> = ranges
+            .iter()
+            .map(|range| {
+                let key = range.key.as_ref().map_or("all".to_owned(), ToString::to_string);
+                if range.is_partition || range.key.is_none() { key } else { format!("{key}…") }
+            })
+            .collect();
+        keys.sort();
+        assert_eq!(keys, expected, "{filter}");
+    }
+
+    #[test]
+    fn filters_confine_queries_to_ranges() {
+        check_ranges(&["/a"], "c.a IN ('x', 2, null)", &[r#"["x"]"#, "[2]", "[null]"]);
+        check_ranges(&["/a"], "c.a = 1 AND c.a = 2", &[]);
+        check_ranges(&["/a"], "c.a = 1 OR c.b = 2", &["all"]);
+        let (levels, both) = (&["/a", "/b"][..], &["[1,2]", "[1,3]"]);
+        check_ranges(levels, "c.a = 1 AND c.b IN (2, 3)", both);
+        check_ranges(levels, "c.b IN (2, 3) AND c.a = 1", both);
+        check_ranges(levels, "c.a = 1", &["[1]…"]);
+        check_ranges(levels, "c.a IN (1, 2) AND c.n > 0", &["[1]…", "[2]…"]);
+        check_ranges(levels, "c.b = 1", &["all"]);
+        check_ranges(levels, "c.a = 1 OR (c.a = 1 AND c.b = 2)", &["[1]…"]);
+        check_ranges(levels, "(c.a = 1 AND c.b = 2) OR c.a = 3", &["[1,2]", "[3]…"]);
     }
 
     #[test]
@@ -94,6 +129,9 @@ mod tests {
         check(&["/pk"], "SELECT * FROM c WHERE c.pk = 'a'", Some(r#"["a"]"#));
         check(&["/pk"], "SELECT * FROM c WHERE @p = c[\"pk\"] AND c.n > 1", Some(r#"["x"]"#));
         check(&["/a/b"], "SELECT * FROM root r WHERE r.a.b = 1", Some("[1]"));
+        check(&["/a/b"], "SELECT * FROM c.a WHERE a.b = 1", Some("[1]"));
+        // A document with an array at the path has no key.
+        check(&["/pk"], "SELECT * FROM c WHERE c.pk = [1]", Some("[{}]"));
         check(
             &["/city", "/zip"],
             "SELECT * FROM r WHERE r.zip = null AND r.city = 'X'",
@@ -113,7 +151,6 @@ mod tests {
             "SELECT * FROM x IN c.xs WHERE x.pk = 'a'",
             "SELECT * FROM c WHERE c.pk = c.other",
             "SELECT * FROM c WHERE c.pk = @unknown",
-            "SELECT * FROM c WHERE c.pk = [1]",
         ] {
             check(&["/pk"], text, None);
         }

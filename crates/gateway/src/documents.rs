@@ -147,7 +147,9 @@ impl<S: RangeStore> Documents<'_, S> {
     }
 
     fn plan(&self, body: &[u8]) -> Result<Answer, Refused> {
-        let plan = self.db.query_plan(self.container, &request::query(body)?)?;
+        let (query, options) = (request::query(body)?, self.options);
+        let key = options.key.as_ref();
+        let plan = self.db.query_plan(self.container, &query, options.features, key)?;
         Ok(Answer::json(200, plan.to_text()).charged(Charge::MINIMUM))
     }
 

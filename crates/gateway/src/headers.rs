@@ -79,6 +79,7 @@ names! {
     SerializationFormat = "x-ms-documentdb-content-serialization-format";
     SessionToken = "x-ms-session-token";
     StartEpk = "x-ms-start-epk";
+    SupportedFeatures = "x-ms-cosmos-supported-query-features";
     Version = "x-ms-version";
 }
 

@@ -4,7 +4,10 @@
 //! numbers that may be nonsense, JSON inside headers. What is malformed is refused with the header's
 //! name; what is unknown is ignored. The rest of the gateway sees only [`Options`] and [`Action`].
 
-use db::{Conditions, Error, Kind, Migrate, Page, QueryText, Result, Scope, Session, Throughput};
+use db::{
+    Conditions, Error, Features, Kind, Migrate, Page, QueryText, Result, ResumeFilter, Scope,
+    Session, Throughput,
+};
 use hyper::Method;
 use ring::rand::{SecureRandom, SystemRandom};
 use value::{Epk, EpkRange, Object, PartitionKey, Value};
@@ -110,6 +113,8 @@ pub(crate) struct Options {
     pub index_metrics: Option<IndexMetrics>,
     /// .NET's shortcut for queries of one partition.
     pub optimistic_direct: bool,
+    /// What the client can do with the rows of several ranges.
+    pub features: Features,
     /// All operations of a batch or none.
     pub atomic: bool,
     pub continue_on_error: bool,
@@ -192,6 +197,7 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
         query_metrics: headers.flag(Name::PopulateQueryMetrics)?,
         index_metrics: headers.index_metrics()?,
         optimistic_direct: headers.flag(Name::OptimisticDirect)?,
+        features: Features::parse(headers.text(Name::SupportedFeatures)?.unwrap_or("")),
         // Every SDK but one says which it wants; what is not said is the safe one.
         atomic: headers.optional_flag(Name::BatchAtomic)?.unwrap_or(true),
         continue_on_error: headers.flag(Name::BatchContinueOnError)?,
@@ -467,7 +473,45 @@ pub(crate) fn query(body: &[u8]) -> Result<QueryText> {
         }
         Some(_) => return Err(Error::bad_request("The parameters of a query must be an array")),
     }
+    // TODO: hand the filter to the query. Until then it is refused: without it the client would get
+    // rows again that it has.
+    if resume_filter(&body)?.is_some() {
+        return Err(Error::bad_request(
+            "not served by this version of Orrery: resuming a query with 'resumeFilter'",
+        ));
+    }
     Ok(QueryText { text: text.to_owned(), parameters })
+}
+
+/// Reads where a sorted query is to go on:
+/// `"resumeFilter": {"value": […], "rid": "…", "exclude": true}`, with `[]` for undefined.
+fn resume_filter(body: &Value) -> Result<Option<ResumeFilter>> {
+    let filter = match body.get("resumeFilter") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(filter) => filter,
+    };
+    let malformed = |what: &str| Error::bad_request(format!("The 'resumeFilter' {what}: {filter}"));
+    let values = filter.get("value").and_then(Value::as_array);
+    let values = values.ok_or_else(|| malformed("needs an array 'value'"))?;
+    let sort_key = |value: &Value| match value {
+        Value::Array(items) if items.is_empty() => Ok(None),
+        Value::Array(_) | Value::Object(_) => {
+            Err(malformed("cannot go on from an array or an object"))
+        }
+        scalar => Ok(Some(scalar.clone())),
+    };
+    let rid = match filter.get("rid") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(rid)) => Some(rid.clone()),
+        Some(_) => return Err(malformed("needs a string as 'rid'")),
+    };
+    let exclude = match filter.get("exclude") {
+        None => false,
+        Some(Value::Bool(exclude)) => *exclude,
+        Some(_) => return Err(malformed("needs a boolean as 'exclude'")),
+    };
+    let values = values.iter().map(sort_key).collect::<Result<_>>()?;
+    Ok(Some(ResumeFilter { values, rid, exclude }))
 }
 
 fn parameter(item: &Value) -> Result<(String, Value)> {

@@ -11,6 +11,8 @@ mod faults;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod queries;
 #[cfg(test)]
 mod resources;

@@ -5,7 +5,11 @@
 //! can make a query faster and never change its answer. [`Touched`] is the same idea for the inside
 //! of documents: what lies elsewhere cannot change the answer.
 
+mod claim;
+mod condition;
+mod display;
 mod order;
+mod span;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -127,9 +131,10 @@ pub(crate) struct Access {
 
 impl Access {
     pub(crate) fn of(plan: &Plan) -> Access {
+        let (condition, is_exact) = condition::condition(plan);
         Access {
-            condition: Condition::Anything,
-            is_exact: false,
+            condition,
+            is_exact,
             touched: Touched::Whole,
             filter_touched: Touched::Whole,
             order: order::order(plan),

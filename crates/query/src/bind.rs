@@ -6,6 +6,7 @@
 
 use crate::aggregate::AggregateKind;
 use crate::compare::identity;
+use crate::fold::Folder;
 use crate::function::regex::{self, RegexFunction};
 use crate::function::{self, Body};
 use crate::like::Pattern;
@@ -123,6 +124,7 @@ struct Binder<'a> {
     /// The computed properties of documents.
     computed: Vec<Arc<ComputedScalar>>,
     scopes: Vec<Scope>,
+    folder: Folder,
     udf_calls: usize,
     in_aggregate: bool,
     /// Whether functions of time and chance may be called.
@@ -141,6 +143,7 @@ impl<'a> Binder<'a> {
             options,
             computed: Vec::new(),
             scopes: Vec::new(),
+            folder: Folder::new(),
             udf_calls: 0,
             in_aggregate: false,
             has_clock: true,
@@ -515,7 +518,7 @@ impl<'a> Binder<'a> {
         if let Some(key) = self.group_key(expr) {
             return Ok(key);
         }
-        Ok(match &expr.kind {
+        let scalar = match &expr.kind {
             ExprKind::Undefined => Scalar::Undefined,
             ExprKind::Null => Scalar::constant(Value::Null),
             ExprKind::Bool(truth) => Scalar::constant(*truth),
@@ -564,7 +567,8 @@ impl<'a> Binder<'a> {
             ExprKind::Udf { name, arguments } => self.udf(name, arguments)?,
             ExprKind::Subquery(kind, query) => self.subquery(*kind, query, expr.span)?,
             ExprKind::Let { name, value, body } => self.binding(name, value, body)?,
-        })
+        };
+        Ok(self.folder.fold(scalar, self.options))
     }
 
     fn boxed(&mut self, expr: &Expr) -> Result<Box<Scalar>, Error> {

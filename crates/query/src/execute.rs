@@ -22,6 +22,9 @@ pub(crate) type Flow = Result<ControlFlow<()>, Error>;
 /// Takes the results, one by one.
 pub(crate) type Emit<'a> = dyn FnMut(Cow<'_, Value>) -> Flow + 'a;
 
+/// Takes the results of groups, one by one, with the keys of the group.
+pub(crate) type EmitKeyed<'a> = dyn FnMut(&[Option<Value>], Cow<'_, Value>) -> Flow + 'a;
+
 const MORE: Flow = Ok(ControlFlow::Continue(()));
 const ENOUGH: Flow = Ok(ControlFlow::Break(()));
 
@@ -336,7 +339,7 @@ impl<'p> Execution<'p> {
     pub(crate) fn finish_keyed(
         &mut self,
         context: &Context<'_>,
-        emit: &mut dyn FnMut(&[Option<Value>], Cow<'_, Value>) -> Flow,
+        emit: &mut EmitKeyed<'_>,
     ) -> Result<(), Error> {
         if let Some(mut inner) = self.inner.take() {
             let mut none = |_: Cow<'_, Value>| MORE;

@@ -17,6 +17,7 @@ mod distribute;
 mod error;
 mod evaluate;
 mod execute;
+mod fold;
 mod function;
 mod like;
 mod options;

@@ -22,6 +22,17 @@ enum Part {
     },
 }
 
+/// What follows the text that a pattern begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The text is the whole.
+    Nothing,
+    /// Whatever follows matches.
+    Anything,
+    /// Something is asked of what follows.
+    Something,
+}
+
 impl Pattern {
     /// Reads a pattern. Every text is one: what has no meaning stands for itself.
     pub(crate) fn parse(text: &str, escape: Option<char>) -> Pattern {
@@ -52,6 +63,23 @@ impl Pattern {
             }
         }
         Pattern(parts)
+    }
+
+    /// The text that everything which matches begins with, and what follows it.
+    pub(crate) fn prefix(&self) -> (String, Rest) {
+        let mut text = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Literal(character) => text.push(*character),
+                _ => break,
+            }
+        }
+        let rest = match &self.0[text.chars().count()..] {
+            [] => Rest::Nothing,
+            [Part::Any] => Rest::Anything,
+            _ => Rest::Something,
+        };
+        (text, rest)
     }
 
     /// Whether the whole text matches.
@@ -164,6 +192,21 @@ mod tests {
         check("50%", "50!%", Some('!'), true);
         check("50x", "50!%", Some('!'), false);
         check("a!", "a!!", Some('!'), true);
+    }
+
+    #[test]
+    fn prefixes_are_told_with_what_follows() {
+        let check = |pattern: &str, text: &str, rest: Rest| {
+            let expected = (text.to_owned(), rest);
+            assert_eq!(Pattern::parse(pattern, Some('!')).prefix(), expected, "{pattern}");
+        };
+        check("abc", "abc", Rest::Nothing);
+        check("ab%", "ab", Rest::Anything);
+        check("ab%%", "ab", Rest::Anything);
+        check("ab%c", "ab", Rest::Something);
+        check("é!%_", "é%", Rest::Something);
+        check("[a]b", "", Rest::Something);
+        check("%", "", Rest::Anything);
     }
 
     /// Many wildcards over a long text take time in proportion to both, not exponential time.

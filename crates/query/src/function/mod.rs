@@ -69,6 +69,11 @@ pub(crate) fn is_unsupported(name: &str) -> bool {
         || is_rank_function(name)
 }
 
+/// Whether a value is a shape, as GeoJSON.
+pub(crate) fn is_geometry(value: &Value) -> bool {
+    spatial::is_geometry(value)
+}
+
 /// Whether a name is a scoring function of `ORDER BY RANK`.
 pub(crate) fn is_rank_function(name: &str) -> bool {
     ["VECTORDISTANCE", "FULLTEXTSCORE", "RRF"].iter().any(|rank| rank.eq_ignore_ascii_case(name))

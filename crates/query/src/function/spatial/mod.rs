@@ -23,8 +23,12 @@ fn two(arguments: &[&Value]) -> Option<(Geometry, Geometry)> {
     Some((read(arguments[0]).ok()?, read(arguments[1]).ok()?))
 }
 
+pub(super) fn is_geometry(value: &Value) -> bool {
+    read(value).is_ok()
+}
+
 pub(super) fn is_valid(arguments: &[&Value]) -> Option<Value> {
-    Some(Value::Bool(read(arguments[0]).is_ok()))
+    Some(Value::Bool(is_geometry(arguments[0])))
 }
 
 pub(super) fn is_valid_detailed(arguments: &[&Value]) -> Option<Value> {

@@ -1,0 +1,114 @@
+//! Constant expressions are evaluated once, when a query is bound.
+//!
+//! `{type: 'Point', coordinates: [1, 2]}` or `DateTimeAdd('dd', -7, GetCurrentDateTime())` need not
+//! be made anew for each document, and only a constant can be looked up in an index. One query sees
+//! one time, so that functions of time are constants, too; chance is not. Both the work and the
+//! memory are bounded: what is large stays as it was written and is charged to the query that runs.
+
+use crate::Options;
+use crate::compare::size_bytes;
+use crate::evaluate::{Context, evaluate};
+use crate::function::Function;
+use crate::plan::{LikePattern, Scalar};
+use std::sync::atomic::AtomicU64;
+use value::Value;
+
+/// How many bytes of constants one query may be given this way.
+const BYTES_MAX: usize = 1 << 20;
+
+/// How much of a constant is looked at to see whether it is small: elements, members, and runs of
+/// characters.
+const PARTS_MAX: usize = 1024;
+
+/// Evaluates constant expressions, as far as its means go.
+pub(crate) struct Folder {
+    bytes_left: usize,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        Folder { bytes_left: BYTES_MAX }
+    }
+
+    /// The expression, or the constant that it always is.
+    pub(crate) fn fold(&mut self, scalar: Scalar, options: &Options) -> Scalar {
+        if !has_constant_parts(&scalar) {
+            return scalar;
+        }
+        let random = AtomicU64::new(0);
+        let context = Context::new(options, &random);
+        // What fails stays, and fails when the query runs.
+        let Ok(value) = evaluate(&scalar, None, &context) else { return scalar };
+        let Some(value) = value else { return Scalar::Undefined };
+        let bytes = size_bytes(&value);
+        if bytes > self.bytes_left {
+            return scalar;
+        }
+        self.bytes_left -= bytes;
+        Scalar::constant(value.into_owned())
+    }
+}
+
+/// Whether an expression is made of small constants only, in a way that always gives the same.
+fn has_constant_parts(scalar: &Scalar) -> bool {
+    match scalar {
+        Scalar::Member(part, _) | Scalar::Unary(_, part) | Scalar::InSet(part, _) => {
+            is_small_constant(part)
+        }
+        Scalar::Index(left, right)
+        | Scalar::Binary(_, left, right)
+        | Scalar::Coalesce(left, right) => is_small_constant(left) && is_small_constant(right),
+        Scalar::Array(parts) | Scalar::And(parts) | Scalar::Or(parts) => {
+            parts.iter().all(is_small_constant)
+        }
+        Scalar::Object(members) => members.iter().all(|(_, part)| is_small_constant(part)),
+        Scalar::Conditional(parts) | Scalar::Between(parts) => parts.iter().all(is_small_constant),
+        Scalar::In(value, list) => is_small_constant(value) && list.iter().all(is_small_constant),
+        Scalar::Like(like) => {
+            is_small_constant(&like.value)
+                && match &like.pattern {
+                    LikePattern::Constant(_) => true,
+                    LikePattern::Computed(pattern) => is_small_constant(pattern),
+                }
+        }
+        Scalar::Call(function, arguments) => {
+            is_repeatable(function) && arguments.iter().all(is_small_constant)
+        }
+        Scalar::Regex(call) => call.arguments.iter().all(is_small_constant),
+        Scalar::Undefined
+        | Scalar::Constant(_)
+        | Scalar::Slot(_)
+        | Scalar::Key(..)
+        | Scalar::Aggregate(..)
+        | Scalar::Udf(..)
+        | Scalar::Subquery(..)
+        | Scalar::Let(..)
+        | Scalar::Computed(..) => false,
+    }
+}
+
+fn is_repeatable(function: &Function) -> bool {
+    function.name != "RAND"
+}
+
+fn is_small_constant(scalar: &Scalar) -> bool {
+    match scalar {
+        Scalar::Undefined => true,
+        Scalar::Constant(value) => count_parts(value, PARTS_MAX).is_some(),
+        _ => false,
+    }
+}
+
+/// How many parts are left when those of a value are taken off; nothing when there are not enough.
+fn count_parts(value: &Value, left: usize) -> Option<usize> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => left.checked_sub(1),
+        Value::String(text) => left.checked_sub(1 + text.len() / 64),
+        Value::Array(items) => {
+            items.iter().try_fold(left.checked_sub(1)?, |left, item| count_parts(item, left))
+        }
+        Value::Object(object) => object
+            .iter()
+            .try_fold(left.checked_sub(1)?, |left, (_, value)| count_parts(value, left)),
+    }
+}

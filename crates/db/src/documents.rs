@@ -106,6 +106,10 @@ pub struct FeedPage {
     pub at: Vec<Position>,
     /// What it cost.
     pub charge: Charge,
+    /// How many documents were read for it, and their size.
+    pub loaded_documents: u64,
+    /// The size of the documents that were read.
+    pub loaded_bytes: u64,
 }
 
 /// Which page of a feed a client wants.
@@ -405,7 +409,7 @@ impl<S: RangeStore> Db<S> {
             Some(Cursor { progress: Progress::Place(place), .. }) => Start::After(place),
             Some(_) => return Err(continuation::invalid().into()),
         };
-        let reading = self.reading(container, scope, session)?;
+        let reading = self.reading(container, scope, None, session)?;
         let mut scan = reading.scan(start);
         let mut feed =
             FeedPage { at: reading.at.clone(), charge: Charge::MINIMUM, ..Default::default() };

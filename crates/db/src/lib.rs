@@ -4,6 +4,8 @@
 //! path by which a document changes; `documents` and `read` are what requests ask for; `key` and
 //! `row` are the format on disk. Nothing here knows headers, URLs or JSON envelopes.
 
+mod access;
+mod answer;
 mod catalog;
 mod charge;
 mod clock;

@@ -1,23 +1,26 @@
 //! Queries over documents and over metadata.
 //!
-//! A query whose rows come from one document each is a scan that can be cut anywhere. Any other
-//! query (sorted, grouped, distinct, aggregated, limited) is answered whole in one page: exact at one
-//! version of every range.
+//! What an answer is made of decides how it is paged. Rows that depend on one document each come in
+//! the order in which documents are found, or in the order that the query asks for; a page goes on
+//! after the last document. Groups and distinct rows are computed whole for every page, which goes on
+//! after the last row in the order of the rows' keys. So every page is exact at the versions that it
+//! read, and nothing is kept between pages.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use query::{Indexed, PathSegment};
 use storage::RangeStore;
-use value::{Document, Object, Value};
+use value::{Object, Value};
 
-use crate::charge::Charge;
+use crate::access::choose;
+use crate::answer::Asked;
 use crate::container::Container;
-use crate::continuation::{self, Cursor, Progress, Subject};
+use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
-use crate::documents::{Failure, FeedPage, PAGE_BYTES, PAGE_ITEMS, Page};
-use crate::policy::{CompositePath, Geospatial, Order, Segment};
+use crate::documents::{Failure, FeedPage, PAGE_ITEMS, Page};
+use crate::policy::{CompositePath, Geospatial, IndexingMode, Order, Segment, Step};
 use crate::resource::Resource;
-use crate::scan::{Reading, Scope, Start};
+use crate::scan::{READING_MS, Scope};
 use crate::session::Session;
 use crate::{Error, Kind, Result, routing};
 
@@ -29,13 +32,6 @@ pub struct QueryText {
     /// The values of its parameters, named with their `@`.
     pub parameters: Vec<(String, Value)>,
 }
-
-/// How long a request may work on a page.
-const PAGE_MS: u64 = 5_000;
-/// How long a query may work in all: a page that can be cut is cut before.
-const QUERY_MS: u64 = 2 * PAGE_MS;
-/// A result that must be given whole may be so large.
-const WHOLE_BYTES: usize = 32 * 1024 * 1024;
 
 impl QueryText {
     /// What makes two queries the same, for continuation tokens.
@@ -51,7 +47,7 @@ impl QueryText {
     }
 }
 
-fn refused(error: query::Error) -> Error {
+pub(crate) fn refused(error: query::Error) -> Error {
     let kind = match error.kind() {
         query::ErrorKind::TimedOut => Kind::Timeout,
         query::ErrorKind::Refused | query::ErrorKind::TooLarge => Kind::BadRequest,
@@ -74,13 +70,20 @@ impl<S: RangeStore> Db<S> {
         session: Option<&Session>,
     ) -> Result<FeedPage, Failure> {
         let prepared = self.prepare(query, Some(container))?;
-        let mut scope = scope.clone();
-        if scope.key.is_none() {
-            let definition = &container.policies.partition_key;
-            scope.key = routing::fixed_key(definition, &query.text, &query.parameters);
-        }
-        // A container without a partition key has one partition, which nothing can cross.
-        if scope.is_everything() && !container.policies.partition_key.system_key {
+        check_order(container, &prepared)?;
+        let definition = &container.policies.partition_key;
+        let parts = match &scope.key {
+            None => Some(routing::ranges(definition, &query.text, &query.parameters)),
+            Some(_) => None,
+        };
+        // A query whose filter names its one partition crosses none, and neither does one over a
+        // container without a partition key.
+        let is_confined = match parts.as_deref() {
+            Some([part]) => part.is_partition,
+            Some(parts) => parts.is_empty(),
+            None => true,
+        };
+        if scope.is_everything() && !is_confined && !definition.system_key {
             return Err(Error::bad_request(
                 "Cross partition query is required but disabled. Please set \
                  x-ms-documentdb-query-enablecrosspartition to true, specify \
@@ -88,115 +91,28 @@ impl<S: RangeStore> Db<S> {
             )
             .into());
         }
-        let scope = &scope;
         let identity = query.identity();
         let subject = Subject { container: container.rid, query: &identity };
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
-        if !prepared.is_streaming() {
-            let reading = self.reading(container, scope, session)?;
-            return self.query_whole(&prepared, &reading);
-        }
-        let start = match &cursor {
-            None => Start::Beginning,
-            // A page may end in the middle of a document whose rows did not fit.
-            Some(Cursor { progress: Progress::Place(place), rows_taken, .. }) => match rows_taken {
-                Some(_) => Start::At(place),
-                None => Start::After(place),
-            },
-            Some(_) => return Err(continuation::invalid().into()),
+        let reading = self.reading(container, scope, parts.as_deref(), session)?;
+        let key = match parts.as_deref() {
+            Some([part]) => part.key.as_ref(),
+            Some(_) => None,
+            None => scope.key.as_ref(),
         };
-        let reading = self.reading(container, scope, session)?;
-        self.query_page(&prepared, &reading, start, cursor.as_ref(), page, &subject)
-    }
-
-    /// Fills a page document by document.
-    fn query_page(
-        &self,
-        prepared: &query::Prepared,
-        reading: &Reading<S::Snapshot>,
-        start: Start<'_>,
-        resumed: Option<&Cursor>,
-        page: &Page,
-        subject: &Subject<'_>,
-    ) -> Result<FeedPage, Failure> {
-        let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
-        let deadline_ms = self.clock.now_ms().saturating_add(PAGE_MS);
-        let mut scan = reading.scan(start);
-        let charge = reading.at.iter().map(|_| Charge::QUERY_BASE).sum();
-        let mut feed = FeedPage { at: reading.at.clone(), charge, ..Default::default() };
-        let mut bytes = 0;
-        while let Some(visited) = scan.next()? {
-            feed.charge += Charge::load(visited.item.document.text().len());
-            // Rows of this document that the client has from the page before.
-            let taken = match resumed {
-                Some(Cursor { progress: Progress::Place(place), rows_taken: Some(taken), .. })
-                    if *place == visited.place =>
-                {
-                    *taken
-                }
-                _ => 0,
-            };
-            let rows = rows_of(prepared, &visited.item.document)?;
-            for (number, text) in rows.into_iter().enumerate().skip(taken as usize) {
-                let full = feed.rows.len() >= items_max
-                    || (!feed.rows.is_empty() && bytes + text.len() > PAGE_BYTES);
-                if full {
-                    let rows_taken = Some(u32::try_from(number).unwrap_or(u32::MAX));
-                    let cursor = Cursor { rows_taken, ..Cursor::after(visited.place.to_vec()) };
-                    feed.continuation = Some(cursor.sign(&self.signing, subject));
-                    return Ok(feed);
-                }
-                bytes += text.len();
-                feed.charge += Charge::output(text.len());
-                feed.rows.push(text);
-            }
-            if self.clock.now_ms() > deadline_ms {
-                let cursor = Cursor::after(visited.place.to_vec());
-                feed.continuation = Some(cursor.sign(&self.signing, subject));
-                return Ok(feed);
-            }
-        }
-        Ok(feed)
-    }
-
-    fn query_whole(
-        &self,
-        prepared: &query::Prepared,
-        reading: &Reading<S::Snapshot>,
-    ) -> Result<FeedPage, Failure> {
-        let mut scan = reading.scan(Start::Beginning);
-        let charge = reading.at.iter().map(|_| Charge::QUERY_BASE).sum();
-        let mut feed = FeedPage { at: reading.at.clone(), charge, ..Default::default() };
-        let mut loading = Charge::ZERO;
-        let documents = std::iter::from_fn(|| {
-            let visited = scan.next().transpose()?;
-            Some(visited.map(|visited| {
-                loading += Charge::load(visited.item.document.text().len());
-                visited.item.document.to_value()
-            }))
-        });
-        let rows = prepared.run(documents).map_err(|error| match error {
-            query::RunError::Query(error) => refused(error),
-            query::RunError::Source(error) => error,
-        })?;
-        feed.charge += loading;
-        let mut bytes = 0;
-        for row in rows {
-            let text = row.to_text();
-            bytes += text.len();
-            if bytes > WHOLE_BYTES {
-                return Err(Error::bad_request(
-                    "the result of the query is over 32 MB; sorted, grouped and distinct results \
-                     are given whole: narrow the query",
-                )
-                .into());
-            }
-            feed.charge += Charge::output(text.len());
-            feed.rows.push(Bytes::from(text));
-        }
-        Ok(feed)
+        let asked = Asked {
+            prepared: &prepared,
+            reading: &reading,
+            condition: choose::with_key(prepared.condition(), container, key),
+            is_for_merging: scope.range.is_some() || scope.epk.is_some(),
+            items_max: page.items_max.unwrap_or(PAGE_ITEMS).max(1),
+            cursor: cursor.as_ref(),
+        };
+        let answered = asked.answer()?;
+        let continuation = answered.next.map(|cursor| cursor.sign(&self.signing, &subject));
+        Ok(FeedPage { continuation, ..answered.feed })
     }
 
     /// Runs a query over databases, containers, offers and the like.
@@ -217,7 +133,7 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<query::Prepared> {
         let clock = self.clock.clone();
         let now_ms = clock.now_ms();
-        let deadline_ms = now_ms.saturating_add(QUERY_MS);
+        let deadline_ms = now_ms.saturating_add(READING_MS);
         let limits = query::Limits {
             memory_bytes_max: QUERY_BYTES,
             is_expired: Arc::new(move || clock.now_ms() > deadline_ms),
@@ -252,16 +168,33 @@ fn composite_indexes(container: &Container) -> Vec<Vec<query::CompositeKey>> {
     indexes.filter_map(|index| index.iter().map(key).collect()).collect()
 }
 
-/// The rows that a document gives; where they are the document itself, its stored text.
-fn rows_of(prepared: &query::Prepared, document: &Document) -> Result<Vec<Bytes>> {
-    let value = document.to_value();
-    if prepared.returns_documents() {
-        let kept = prepared.keeps(&value).map_err(refused)?;
-        return Ok(if kept { vec![document.text()] } else { Vec::new() });
+/// Refuses to order by what the container does not index, as the service does. Several keys were
+/// checked against the composite indexes when the query was bound.
+fn check_order(container: &Container, prepared: &query::Prepared) -> Result<()> {
+    let indexing = &container.policies.indexing;
+    let is_indexed = match &prepared.order()[..] {
+        [query::OrderBy { key: Some(Indexed::Path(path)), .. }] => {
+            let steps: Vec<Step<'_>> = path
+                .iter()
+                .map(|segment| match segment {
+                    PathSegment::Property(name) => Step::Property(name),
+                    PathSegment::Element => Step::Element,
+                })
+                .collect();
+            indexing.decides(&steps)
+        }
+        [query::OrderBy { key: Some(Indexed::Computed(name)), .. }] => {
+            indexing.decides_computed(name)
+        }
+        [query::OrderBy { key: None, .. }] => indexing.mode != IndexingMode::None,
+        _ => true,
+    };
+    if is_indexed {
+        return Ok(());
     }
-    let mut rows = Vec::new();
-    prepared.rows_of(&value, &mut rows).map_err(refused)?;
-    Ok(rows.iter().map(|row| Bytes::from(row.to_text())).collect())
+    Err(Error::bad_request(
+        "The index path corresponding to the specified order-by item is excluded.",
+    ))
 }
 
 /// Spatial functions compute on the ellipsoid; on a container whose points lie in a plane they would

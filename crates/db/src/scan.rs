@@ -8,15 +8,17 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::{Direction, RangeStore, Snapshot};
+use storage::{Direction, RangeId, RangeStore, Snapshot};
 use value::{EpkRange, PartitionKey};
 
+use crate::clock::Clock;
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::key::{self, PartitionPrefix};
-use crate::row::{self, Item, ItemHeader, corrupt};
+use crate::routing::KeyRange;
+use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
 use crate::session::{Position, Session};
-use crate::Result;
+use crate::{Error, Kind, Result};
 
 /// Which documents of a container a request is about. What is given is intersected.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +58,10 @@ pub(crate) struct Slice<P> {
     pub(crate) to: Vec<u8>,
     /// The one logical partition that the slice is, if it is one.
     pub(crate) partition: Option<PartitionPrefix>,
+    /// Only documents whose key begins so: equal hashes alone do not prove it.
+    prefix: Option<PartitionKey>,
     /// Purged partitions, with the lsn up to which their documents are gone.
-    purged: HashMap<Vec<u8>, u64>,
+    purged: Arc<HashMap<Vec<u8>, u64>>,
 }
 
 /// A scope of a container at fixed versions of its ranges, in the order of the hash space.
@@ -67,9 +71,12 @@ pub(crate) struct Reading<P> {
     /// The versions that are read.
     pub(crate) at: Vec<Position>,
     now_s: u64,
-    /// Only documents whose key begins so.
-    prefix: Option<PartitionKey>,
+    clock: Arc<dyn Clock>,
+    deadline_ms: u64,
 }
+
+/// How long a request may read: longer than a page that can be cut takes.
+pub(crate) const READING_MS: u64 = 10_000;
 
 /// The documents of a scope, one after the other.
 pub(crate) struct Scan<'r, P> {
@@ -90,30 +97,62 @@ const CHUNK_ITEMS: usize = 256;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 impl<S: RangeStore> Db<S> {
-    /// Fixes what a request reads.
+    /// Fixes what a request reads. Of the scope only the parts that can contribute are read.
     pub(crate) fn reading(
         &self,
         container: &Arc<Container>,
         scope: &Scope,
+        parts: Option<&[KeyRange]>,
         session: Option<&Session>,
     ) -> Result<Reading<S::Snapshot>> {
-        let (intervals, prefix) = intervals(container, scope)?;
+        let mut opened: HashMap<RangeId, (S::Snapshot, Arc<HashMap<Vec<u8>, u64>>)> =
+            HashMap::new();
         let mut slices = Vec::new();
         let mut at = Vec::new();
-        for Interval { range, from, to, partition } in intervals {
-            let snapshot = self.store.snapshot(range.storage)?;
-            let lsn = snapshot.lsn();
-            let position = container.position(&range, lsn);
-            if let Some(session) = session {
-                session.check(&position)?;
+        for Interval { range, from, to, partition, prefix } in intervals(container, scope, parts)? {
+            if !opened.contains_key(&range.storage) {
+                let snapshot = self.store.snapshot(range.storage)?;
+                let lsn = snapshot.lsn();
+                let position = container.position(&range, lsn);
+                if let Some(session) = session {
+                    session.check(&position)?;
+                }
+                at.push(position);
+                let purged =
+                    if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };
+                opened.insert(range.storage, (snapshot, Arc::new(purged)));
             }
-            at.push(position);
-            let purged =
-                if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };
-            slices.push(Slice { snapshot, range, from, to, partition, purged });
+            let (snapshot, purged) = opened[&range.storage].clone();
+            slices.push(Slice { snapshot, range, from, to, partition, prefix, purged });
         }
         let now_s = self.clock.now_s();
-        Ok(Reading { container: container.clone(), slices, at, now_s, prefix })
+        let clock = self.clock.clone();
+        let deadline_ms = clock.now_ms().saturating_add(READING_MS);
+        let container = container.clone();
+        Ok(Reading { container, slices, at, now_s, clock, deadline_ms })
+    }
+}
+
+impl<P: Snapshot> Slice<P> {
+    /// Whether a counter says how many documents are stored in the slice.
+    pub(crate) fn is_counted(&self) -> bool {
+        let (from, to) = places(key::items_between(&self.range.epk.min, &self.range.epk.max));
+        self.partition.is_some() || (&self.from, &self.to) == (&from, &to)
+    }
+
+    /// How many documents are stored in the whole range.
+    pub(crate) fn range_documents(&self) -> Result<u64> {
+        let row = self.snapshot.get(&key::header())?;
+        let row = row.ok_or_else(|| corrupt("range header is missing"))?;
+        Ok(RangeHeader::decode(&row)?.items)
+    }
+
+    /// How many documents are stored in the slice; at most so many, where no counter says it.
+    pub(crate) fn documents(&self) -> Result<u64> {
+        let Some(partition) = &self.partition else { return self.range_documents() };
+        let row = self.snapshot.get(&partition.row(key::Kind::Partition))?;
+        let counters = row.map(|row| PartitionCounters::decode(&row)).transpose()?;
+        Ok(counters.map_or(0, |counters| counters.items))
     }
 }
 
@@ -140,14 +179,14 @@ impl<P: Snapshot> Reading<P> {
         if self.container.is_expired(header, self.now_s) {
             return Ok(false);
         }
-        if slice.purged.is_empty() && self.prefix.is_none() {
+        if slice.purged.is_empty() && slice.prefix.is_none() {
             return Ok(true);
         }
         let (partition, _) =
             PartitionPrefix::of(place).ok_or_else(|| corrupt("place of a document"))?;
         let cutoff = slice.purged.get(&partition.row(key::Kind::Purge)[1..]);
         Ok(cutoff.is_none_or(|lsn| header.lsn > *lsn)
-            && begins_with(&partition, self.prefix.as_ref()))
+            && begins_with(&partition, slice.prefix.as_ref()))
     }
 
     /// The documents at some places of a slice, as many as are still there, in the same order.
@@ -170,12 +209,27 @@ impl<P: Snapshot> Reading<P> {
         rows.into_iter().zip(places).map(load).collect()
     }
 
+    /// Whether the request has taken so long that it should give what it has.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.clock.now_ms().saturating_add(READING_MS / 2) > self.deadline_ms
+    }
+
+    /// Ends a request that has taken too long.
+    pub(crate) fn check_deadline(&self) -> Result<()> {
+        if self.clock.now_ms() > self.deadline_ms {
+            return Err(Error::new(
+                Kind::Timeout,
+                "the query took longer than it may; narrow it with a filter that an index serves",
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether every document that is stored in a slice is there for everybody, so that counters
     /// and index entries tell the number of documents.
     pub(crate) fn is_plain(&self) -> bool {
         self.container.policies.default_ttl.is_none()
-            && self.prefix.is_none()
-            && self.slices.iter().all(|slice| slice.purged.is_empty())
+            && self.slices.iter().all(|slice| slice.purged.is_empty() && slice.prefix.is_none())
     }
 }
 
@@ -185,47 +239,71 @@ struct Interval {
     from: Vec<u8>,
     to: Vec<u8>,
     partition: Option<PartitionPrefix>,
+    prefix: Option<PartitionKey>,
 }
 
-/// The key intervals of a scope, in order, and the key prefix that must be checked on top.
+/// The intervals of a scope, in order and apart from each other.
 fn intervals(
     container: &Container,
     scope: &Scope,
-) -> Result<(Vec<Interval>, Option<PartitionKey>)> {
+    parts: Option<&[KeyRange]>,
+) -> Result<Vec<Interval>> {
     let named = scope.range.as_deref().map(|id| container.range(id)).transpose()?;
+    let within = scope.epk.clone().unwrap_or_else(EpkRange::full);
     let key = scope.key.as_ref().filter(|key| !key.0.is_empty() || is_system(container));
-    let mut within = scope.epk.clone().unwrap_or_else(EpkRange::full);
+    let keys: Vec<Option<&PartitionKey>> = match (key, parts) {
+        (None, Some(parts)) => parts.iter().map(|part| part.key.as_ref()).collect(),
+        (key, _) => vec![key],
+    };
+    let mut intervals = Vec::new();
+    for key in keys {
+        interval_of(container, key, named, &within, &mut intervals)?;
+    }
+    intervals.sort_by(|left, right| left.from.cmp(&right.from));
+    Ok(intervals)
+}
+
+/// Adds the intervals of one key, of the beginning of one, or of everything.
+fn interval_of(
+    container: &Container,
+    key: Option<&PartitionKey>,
+    named: Option<&Arc<Range>>,
+    within: &EpkRange,
+    out: &mut Vec<Interval>,
+) -> Result<()> {
+    let mut within = within.clone();
     let mut prefix = None;
-    if let Some(key) = key {
-        if container.is_prefix(key) {
+    match key {
+        Some(key) if container.is_prefix(key) => {
             let (min, max) = container.policies.partition_key.prefix_range(key);
-            let Some(both) = within.intersect(&EpkRange { min, max }) else {
-                return Ok((Vec::new(), None));
-            };
+            let Some(both) = within.intersect(&EpkRange { min, max }) else { return Ok(()) };
             within = both;
             prefix = Some(key.clone());
-        } else {
+        }
+        Some(key) => {
             let key = container.full_key(Some(key))?.expect("a key was given");
             let epk = container.epk(&key);
             let range = container.range_of(&epk);
-            let outside = named.is_some_and(|named| named.id != range.id);
-            if outside || !within.contains(&epk) {
-                return Ok((Vec::new(), None));
+            let is_outside = named.is_some_and(|named| named.id != range.id);
+            if !is_outside && within.contains(&epk) {
+                let partition = PartitionPrefix::new(&epk, &key);
+                let (from, to) = places(key::items_of(&partition));
+                let (range, partition) = (range.clone(), Some(partition));
+                out.push(Interval { range, from, to, partition, prefix });
             }
-            let partition = PartitionPrefix::new(&epk, &key);
-            let (from, to) = places(key::items_of(&partition));
-            let range = range.clone();
-            return Ok((vec![Interval { range, from, to, partition: Some(partition) }], None));
+            return Ok(());
         }
+        None => {}
     }
     let ranges = container.ranges.iter();
-    let ranges = ranges.filter(|range| named.is_none_or(|named| named.id == range.id));
-    let intervals = ranges.filter_map(|range| {
-        let part = range.epk.intersect(&within)?;
-        let (from, to) = places(key::items_between(&part.min, &part.max));
-        Some(Interval { range: range.clone(), from, to, partition: None })
-    });
-    Ok((intervals.collect(), prefix))
+    for range in ranges.filter(|range| named.is_none_or(|named| named.id == range.id)) {
+        if let Some(part) = range.epk.intersect(&within) {
+            let (from, to) = places(key::items_between(&part.min, &part.max));
+            let (range, prefix) = (range.clone(), prefix.clone());
+            out.push(Interval { range, from, to, partition: None, prefix });
+        }
+    }
+    Ok(())
 }
 
 /// The places in an interval of document keys.

@@ -215,6 +215,27 @@ impl Prepared {
         pushed.map(|_| ())
     }
 
+    /// The rows of one document with their keys, each once, for queries that remove duplicates and
+    /// do not group. Which of the equal rows of several documents counts is the caller's.
+    ///
+    /// # Panics
+    ///
+    /// When the query groups.
+    pub fn distinct_rows_of(&self, document: &Value) -> Result<Vec<(RowKey, Value)>, Error> {
+        assert!(!self.is_grouped(), "groups are made of many documents");
+        let context = Context::new(&self.options, &self.random);
+        let mut execution = Execution::unpaged(&self.plan);
+        let mut out = Vec::new();
+        let pushed = execution.push(document, &context, &mut |row| {
+            let mut known = Vec::new();
+            identity(Some(&row), &mut known);
+            let row = context.own(row)?;
+            out.push((RowKey::of(&known), self.result(row)));
+            Ok(ControlFlow::Continue(()))
+        });
+        pushed.map(|_| out)
+    }
+
     /// The values of the `ORDER BY` keys for a document; they are the same for all of its rows.
     pub fn sort_keys_of(&self, document: &Value) -> Result<Vec<Option<Value>>, Error> {
         let Some(Source { origin: Origin::Container(steps), .. }) = self.plan.sources.first()

@@ -1,0 +1,408 @@
+//! Chooses how a query gets at its documents.
+//!
+//! There are no statistics to go stale: where several indexes could serve, the entries that each
+//! would have to look at are counted, side by side and only until the shortest list has ended. Known
+//! exactly are the documents of a range and of a logical partition, which is what a scan costs.
+
+use query::{Condition, Indexed, OrderBy, PathSegment, Span};
+use storage::{Direction, Snapshot};
+use value::{PartitionKey, Value};
+
+use super::lookup::{Branch, Run};
+use super::ordered::{Along, Others, encode_exactly};
+use crate::container::Container;
+use crate::index::definition::Composite;
+use crate::index::entry::{self, Component, IndexId, SINGLE};
+use crate::index::shape::{self, NodeKind};
+use crate::index::state::{self, Usable};
+use crate::scan::Reading;
+use crate::{Error, Result};
+
+/// How documents are found, where no order is asked for.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// No document can satisfy the query.
+    Nothing,
+    Scan,
+    Lookup {
+        branches: Vec<Branch>,
+        /// Single values that documents must have as well, each by its entries.
+        also: Vec<Vec<u8>>,
+        /// How many entries that is, if it was counted to the end.
+        entries: Option<usize>,
+    },
+}
+
+/// What can be used for a query, and how much there is.
+pub(crate) struct Chooser<'r, P> {
+    reading: &'r Reading<P>,
+    usable: Vec<Usable>,
+}
+
+/// Looking up one document costs about as much as passing over so many in a scan.
+const LOOKUP_COST: u64 = 4;
+/// Counting goes up to these numbers of entries, step by step.
+const COUNTS: [usize; 5] = [16, 64, 512, 4_096, 32_768];
+/// A lookup has at most so many branches, because a continuation names them.
+const BRANCHES_MAX: usize = 32;
+
+impl<'r, P: Snapshot> Chooser<'r, P> {
+    pub(crate) fn new(reading: &'r Reading<P>) -> Result<Self> {
+        let usable = reading
+            .slices
+            .iter()
+            .map(|slice| state::usable(&reading.container, &slice.snapshot))
+            .collect::<Result<_>>()?;
+        Ok(Chooser { reading, usable })
+    }
+
+    /// The index over something, if every slice has it.
+    pub(crate) fn serves(&self, what: &Indexed) -> Option<IndexId> {
+        let mut ids = self.usable.iter().map(|usable| usable.serves(what));
+        let first = ids.next()??;
+        ids.all(|id| id.is_some()).then_some(first)
+    }
+
+    /// The index that has documents in the order of a query, if there is one.
+    pub(crate) fn along(&self, order: &[OrderBy], condition: &Condition) -> Result<Option<Along>> {
+        let parts = match condition {
+            Condition::All(parts) => &parts[..],
+            other => std::slice::from_ref(other),
+        };
+        if let [OrderBy { key: Some(what), descending }] = order
+            && let Some(along) = self.along_path(what, *descending, parts)?
+        {
+            return Ok(Some(along));
+        }
+        let Some(first) = self.usable.first() else { return Ok(None) };
+        let along = first.composites().into_iter().find_map(|composite| {
+            let everywhere = self.usable[1..]
+                .iter()
+                .all(|usable| usable.composites().iter().any(|other| other.id == composite.id));
+            if everywhere { along_composite(composite, order, parts) } else { None }
+        });
+        Ok(along)
+    }
+
+    /// The shapes of documents that have no scalar at a path; `Ok(None)` when that is not known.
+    fn others(&self, path: &[String]) -> Result<Option<Others>> {
+        let mut others = Others::default();
+        for (slice, usable) in self.reading.slices.iter().zip(&self.usable) {
+            if !usable.has_shapes() {
+                return Ok(None);
+            }
+            let Some(shapes) = shape::shapes(&slice.snapshot)? else { return Ok(None) };
+            let kinds = shapes.iter().map(|(id, set)| (*id, set.kind_of(path)));
+            let kinds = kinds.filter(|(_, kind)| *kind != Some(NodeKind::Scalar)).collect();
+            others.0.push(kinds);
+        }
+        Ok(Some(others))
+    }
+
+    fn along_path(
+        &self,
+        what: &Indexed,
+        descending: bool,
+        parts: &[Condition],
+    ) -> Result<Option<Along>> {
+        let Some(id) = self.serves(what) else { return Ok(None) };
+        // A filter on the same path leaves scalars only.
+        let filter = parts.iter().find_map(|part| match part {
+            Condition::Holds { path, spans } if path == what => Some(spans),
+            _ => None,
+        });
+        let (runs, others) = match (filter, what) {
+            (Some(spans), _) => (Branch::new(0, what, id, spans).runs, None),
+            (None, Indexed::Computed(_)) => return Ok(None),
+            (None, Indexed::Path(path)) => {
+                let (from, to) = entry::all(&id);
+                let Some(names) = property_names(path) else { return Ok(None) };
+                // Every document has it, although no client wrote it.
+                if names == ["_ts"] {
+                    (vec![Run::Span(from, to)], None)
+                } else {
+                    let Some(others) = self.others(&names)? else { return Ok(None) };
+                    (vec![Run::Span(from, to)], Some(others))
+                }
+            }
+        };
+        let direction = if descending { Direction::Backward } else { Direction::Forward };
+        let layout = SINGLE.to_vec();
+        let fixed = Vec::new();
+        Ok(Some(Along { id, direction, layout, fixed, fixed_count: 0, runs, others }))
+    }
+
+    /// The entries that can be counted in place of documents: those of a path on which a document
+    /// has one value at most.
+    pub(crate) fn counting(&self, what: &Indexed, spans: &[Span]) -> Option<Branch> {
+        if let Indexed::Path(path) = what {
+            property_names(path)?;
+        }
+        let branch = Branch::new(0, what, self.serves(what)?, spans);
+        branch.is_exact(spans).then_some(branch)
+    }
+
+    /// How many documents a scan would look at.
+    pub(crate) fn scanned(&self) -> Result<u64> {
+        self.reading.slices.iter().map(|slice| slice.documents()).sum()
+    }
+
+    /// Chooses how to find the documents that satisfy a condition. A query that looks at all of
+    /// them in any case is counted further than one whose pages may end early.
+    pub(crate) fn choose(&self, condition: &Condition, is_whole: bool) -> Result<Choice> {
+        if *condition == Condition::Nothing || self.reading.slices.is_empty() {
+            return Ok(Choice::Nothing);
+        }
+        let mut node = 0;
+        let Some(found) = self.resolve(condition, &mut node, None)? else {
+            return Ok(Choice::Scan);
+        };
+        let scanned = self.scanned()?;
+        match found.entries {
+            Some(entries) if entries as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
+            None if COUNTS[COUNTS.len() - 1] as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
+            None if is_whole && self.is_broad(&found.branches, scanned)? => Ok(Choice::Scan),
+            entries => {
+                let also =
+                    if entries.is_none() { self.also(condition, &found) } else { Vec::new() };
+                Ok(Choice::Lookup { branches: found.branches, also, entries })
+            }
+        }
+    }
+
+    /// The branches that an earlier page has chosen.
+    pub(crate) fn again(&self, condition: &Condition, branches: &[u16]) -> Result<Vec<Branch>> {
+        let mut node = 0;
+        let found = self.resolve(condition, &mut node, Some(branches))?;
+        let found = found.filter(|found| {
+            found.branches.iter().map(|branch| branch.node).eq(branches.iter().copied())
+        });
+        found.map(|found| found.branches).ok_or_else(|| {
+            Error::bad_request(
+                "the indexes of the container have changed since this continuation was given; \
+                 please run the query again from its beginning",
+            )
+        })
+    }
+
+    fn resolve(
+        &self,
+        condition: &Condition,
+        node: &mut u16,
+        wanted: Option<&[u16]>,
+    ) -> Result<Option<Resolved>> {
+        match condition {
+            Condition::Holds { path, spans } => {
+                let number = *node;
+                *node = node.saturating_add(1);
+                if wanted.is_some_and(|wanted| !wanted.contains(&number)) {
+                    return Ok(None);
+                }
+                let Some(id) = self.serves(path) else { return Ok(None) };
+                let branch = Branch::new(number, path, id, spans);
+                Ok(Some(Resolved { branches: vec![branch], entries: None }))
+            }
+            Condition::All(parts) => {
+                let mut served = Vec::new();
+                for part in parts {
+                    served.extend(self.resolve(part, node, wanted)?);
+                }
+                match wanted {
+                    Some(_) => Ok(served.into_iter().next()),
+                    None => self.shortest(served),
+                }
+            }
+            Condition::Any(parts) => {
+                let mut branches = Vec::new();
+                let mut is_served = true;
+                for part in parts {
+                    match self.resolve(part, node, wanted)? {
+                        Some(found) => branches.extend(found.branches),
+                        None => is_served = false,
+                    }
+                }
+                let is_served = is_served && branches.len() <= BRANCHES_MAX;
+                Ok(is_served.then_some(Resolved { branches, entries: None }))
+            }
+            Condition::Anything
+            | Condition::Nothing
+            | Condition::Defined(_)
+            | Condition::Undefined(_)
+            | Condition::Near { .. } => Ok(None),
+        }
+        .and_then(|found| match found {
+            // A single candidate is counted as well, to be compared with a scan.
+            Some(found) if wanted.is_none() && found.entries.is_none() => {
+                self.shortest(vec![found])
+            }
+            found => Ok(found),
+        })
+    }
+
+    /// Of several ways to look up the same documents, the one with the fewest entries.
+    fn shortest(&self, mut candidates: Vec<Resolved>) -> Result<Option<Resolved>> {
+        for limit in COUNTS {
+            let mut best: Option<(usize, usize)> = None;
+            for (at, candidate) in candidates.iter().enumerate() {
+                let count = match candidate.entries {
+                    Some(entries) => entries,
+                    None => self.count(&candidate.branches, limit)?,
+                };
+                if count < limit && best.is_none_or(|(_, least)| count < least) {
+                    best = Some((at, count));
+                }
+            }
+            if let Some((at, count)) = best {
+                let mut found = candidates.swap_remove(at);
+                found.entries = Some(count);
+                return Ok(Some(found));
+            }
+        }
+        // All lists are long: a list of one value can be walked together with others.
+        let single = candidates.iter().position(|candidate| candidate.single_value().is_some());
+        Ok((!candidates.is_empty()).then(|| candidates.swap_remove(single.unwrap_or(0))))
+    }
+
+    fn count(&self, branches: &[Branch], limit: usize) -> Result<usize> {
+        let mut count = 0;
+        for slice in &self.reading.slices {
+            for branch in branches {
+                if count >= limit {
+                    return Ok(count);
+                }
+                count += branch.count(slice, limit - count)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether so many entries would have to be looked at that a scan is faster.
+    fn is_broad(&self, branches: &[Branch], scanned: u64) -> Result<bool> {
+        let limit = usize::try_from(scanned / LOOKUP_COST).unwrap_or(usize::MAX);
+        Ok(self.count(branches, limit)? >= limit)
+    }
+
+    /// Other single values that must hold together with the one that is looked up.
+    fn also(&self, condition: &Condition, found: &Resolved) -> Vec<Vec<u8>> {
+        let (Some(chosen), Condition::All(parts)) = (found.single_value(), condition) else {
+            return Vec::new();
+        };
+        let chosen = chosen.to_vec();
+        let single = |part: &Condition| {
+            let Condition::Holds { path, spans } = part else { return None };
+            let [span @ Span::Exactly(_)] = &spans[..] else { return None };
+            let branch = Branch::new(0, path, self.serves(path)?, std::slice::from_ref(span));
+            branch.single_value().map(<[u8]>::to_vec)
+        };
+        parts.iter().filter_map(single).filter(|value| *value != chosen).collect()
+    }
+}
+
+/// How a composite index serves an order: behind values that the filter fixes come the keys of the
+/// order, all in the index's directions or all against them.
+fn along_composite(composite: &Composite, order: &[OrderBy], parts: &[Condition]) -> Option<Along> {
+    let fixed_count = composite.paths.len().checked_sub(order.len())?;
+    let keys: Vec<(&Indexed, Component)> =
+        composite.paths.iter().zip(composite.components.iter().copied()).collect();
+    let (fixing, ordering) = keys.split_at(fixed_count);
+    let directions = ordering.iter().zip(order).map(|((what, component), by)| {
+        let is_descending = *component == Component::Descending;
+        (by.key.as_ref() == Some(*what)).then_some(is_descending != by.descending)
+    });
+    let reversed = directions.collect::<Option<Vec<bool>>>()?;
+    let is_reversed = *reversed.first()?;
+    if reversed.iter().any(|reversed| *reversed != is_reversed) {
+        return None;
+    }
+    let mut fixed = Vec::new();
+    for (what, component) in fixing {
+        if !encode_exactly(Some(fixed_value(what, parts)?), *component, &mut fixed) {
+            return None;
+        }
+    }
+    let mut prefix = entry::prefix(&composite.id);
+    prefix.extend_from_slice(&fixed);
+    for (what, component) in ordering {
+        let Some(value) = fixed_value(what, parts) else { break };
+        if !encode_exactly(Some(value), *component, &mut prefix) {
+            break;
+        }
+    }
+    let end = entry::successor(prefix.clone());
+    Some(Along {
+        id: composite.id,
+        direction: if is_reversed { Direction::Backward } else { Direction::Forward },
+        layout: composite.components.clone(),
+        fixed,
+        fixed_count,
+        runs: vec![Run::Span(prefix, end)],
+        others: None,
+    })
+}
+
+/// The value that a filter demands of something.
+fn fixed_value<'c>(what: &Indexed, parts: &'c [Condition]) -> Option<&'c Value> {
+    parts.iter().find_map(|part| match part {
+        Condition::Holds { path, spans } if path == what => match &spans[..] {
+            [Span::Exactly(value)] => Some(value),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// The names of a path without element steps.
+fn property_names(path: &[PathSegment]) -> Option<Vec<String>> {
+    let name = |segment: &PathSegment| match segment {
+        PathSegment::Property(name) => Some(name.clone()),
+        PathSegment::Element => None,
+    };
+    path.iter().map(name).collect()
+}
+
+/// Branches that cover a condition.
+struct Resolved {
+    branches: Vec<Branch>,
+    entries: Option<usize>,
+}
+
+impl Resolved {
+    fn single_value(&self) -> Option<&[u8]> {
+        match &self.branches[..] {
+            [branch] => branch.single_value(),
+            _ => None,
+        }
+    }
+}
+
+/// Adds to a condition what the partition key of the scope says, so that an index that begins with
+/// the key's paths can serve.
+pub(crate) fn with_key(
+    condition: &Condition,
+    container: &Container,
+    key: Option<&PartitionKey>,
+) -> Condition {
+    let Some(key) = key else { return condition.clone() };
+    let paths = &container.policies.partition_key.paths;
+    let mut parts = match condition {
+        Condition::All(parts) => parts.clone(),
+        Condition::Anything => Vec::new(),
+        other => vec![other.clone()],
+    };
+    for (path, component) in paths.iter().zip(&key.0) {
+        let value = match component {
+            value::Component::Null => Value::Null,
+            value::Component::Bool(flag) => Value::Bool(*flag),
+            value::Component::Number(number) => Value::from(*number),
+            value::Component::String(text) => Value::String(text.clone()),
+            _ => continue,
+        };
+        let segments = path.segments().iter().cloned().map(query::PathSegment::Property);
+        let path = Indexed::Path(segments.collect());
+        let part = Condition::Holds { path, spans: vec![Span::Exactly(value)] };
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    Condition::All(parts)
+}

@@ -1,0 +1,91 @@
+//! Walks over the entries of an index in one slice.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+
+use storage::{Direction, Snapshot};
+
+use crate::Result;
+
+/// The keys of rows between two bounds, in one direction, read in chunks that grow: most walks end
+/// early.
+pub(super) struct Entries<'r, P> {
+    snapshot: &'r P,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    direction: Direction,
+    chunk: VecDeque<Vec<u8>>,
+    chunk_size: usize,
+    is_drained: bool,
+}
+
+const CHUNK_MIN: usize = 32;
+const CHUNK_MAX: usize = 1_024;
+
+impl<'r, P: Snapshot> Entries<'r, P> {
+    pub(super) fn new(
+        snapshot: &'r P,
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+        direction: Direction,
+    ) -> Self {
+        Entries {
+            snapshot,
+            from,
+            to,
+            direction,
+            chunk: VecDeque::new(),
+            chunk_size: CHUNK_MIN,
+            is_drained: false,
+        }
+    }
+
+    /// The next key, which stays the next.
+    pub(super) fn peek(&mut self) -> Result<Option<&[u8]>> {
+        if self.chunk.is_empty() {
+            self.fill()?;
+        }
+        Ok(self.chunk.front().map(Vec::as_slice))
+    }
+
+    /// The next key.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.chunk.is_empty() {
+            self.fill()?;
+        }
+        Ok(self.chunk.pop_front())
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        if self.is_drained {
+            return Ok(());
+        }
+        let (chunk, size) = (&mut self.chunk, self.chunk_size);
+        self.snapshot.scan(
+            as_slice(&self.from),
+            as_slice(&self.to),
+            self.direction,
+            &mut |key, _| {
+                chunk.push_back(key.to_vec());
+                if chunk.len() >= size { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            },
+        )?;
+        self.is_drained = self.chunk.len() < self.chunk_size;
+        self.chunk_size = (self.chunk_size * 2).min(CHUNK_MAX);
+        if let Some(last) = self.chunk.back() {
+            match self.direction {
+                Direction::Forward => self.from = Bound::Excluded(last.clone()),
+                Direction::Backward => self.to = Bound::Excluded(last.clone()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

@@ -1,0 +1,458 @@
+//! Looks up the documents that satisfy a condition, by the entries of indexes.
+//!
+//! A lookup has branches, one for each part of the condition that is looked up; together they cover
+//! it. It goes through the slices, in each through the branches, in each through the runs of
+//! entries. A document that several entries lead to is given at the first of them only: which that
+//! is can be told from the document itself, so nothing has to be remembered between pages.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+
+use query::{Condition, Indexed, PathSegment, Span};
+use storage::{Direction, Snapshot};
+use value::{Value, order};
+
+use super::entries::Entries;
+use crate::Result;
+use crate::continuation::EntryProgress;
+use crate::index::entry::{self, IndexId, SINGLE};
+use crate::row::{Item, corrupt};
+use crate::scan::{Reading, Slice};
+
+/// A part of the condition that is looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Branch {
+    /// Its number in the condition, for continuations.
+    pub(crate) node: u16,
+    pub(crate) what: Indexed,
+    pub(crate) id: IndexId,
+    /// Disjoint and ascending.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// Entries that lie together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// All entries of one value, which are in the order of places.
+    Value(Vec<u8>),
+    /// From the first key up to, but without, the second.
+    Span(Vec<u8>, Vec<u8>),
+}
+
+impl Run {
+    /// The keys of the run that can lie in a slice.
+    pub(super) fn bounds<P>(&self, slice: &Slice<P>) -> (Vec<u8>, Vec<u8>) {
+        match self {
+            Run::Value(prefix) => {
+                ([&prefix[..], &slice.from].concat(), [&prefix[..], &slice.to].concat())
+            }
+            Run::Span(from, to) => (from.clone(), to.clone()),
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        match self {
+            Run::Value(prefix) => key == prefix,
+            Run::Span(from, to) => **from <= *key && *key < **to,
+        }
+    }
+
+    fn start(&self) -> &[u8] {
+        match self {
+            Run::Value(prefix) => prefix,
+            Run::Span(from, _) => from,
+        }
+    }
+}
+
+impl Branch {
+    /// The branch for spans of one index.
+    pub(crate) fn new(node: u16, what: &Indexed, id: IndexId, spans: &[Span]) -> Branch {
+        let mut runs: Vec<Run> = spans.iter().map(|span| run(&id, span)).collect();
+        runs.sort_by(|left, right| left.start().cmp(right.start()));
+        let mut merged: Vec<Run> = Vec::new();
+        for run in runs {
+            match (merged.last_mut(), run) {
+                (Some(last), Run::Value(prefix)) if last.contains(&prefix) => {}
+                (Some(Run::Span(_, end)), Run::Span(from, to)) if from <= *end => {
+                    *end = std::mem::take(end).max(to);
+                }
+                (Some(last @ Run::Value(_)), run @ Run::Span(..)) if run.contains(last.start()) => {
+                    *last = run;
+                }
+                (_, run) => merged.push(run),
+            }
+        }
+        Branch { node, what: what.clone(), id, runs: merged }
+    }
+
+    /// The one value that is looked up, if it is one: then entries come in the order of places.
+    pub(crate) fn single_value(&self) -> Option<&[u8]> {
+        match &self.runs[..] {
+            [Run::Value(prefix)] => Some(prefix),
+            _ => None,
+        }
+    }
+
+    /// Whether the entries of these spans are those of the values in them, and of no others.
+    pub(crate) fn is_exact(&self, spans: &[Span]) -> bool {
+        let is_short = |value: &Value| order::encode_term(Some(value), &mut Vec::new());
+        let is_short_bound = |bound: &Bound<Value>| match bound {
+            Bound::Included(value) | Bound::Excluded(value) => is_short(value),
+            Bound::Unbounded => true,
+        };
+        spans.iter().all(|span| match span {
+            Span::Exactly(value) => is_short(value),
+            Span::Between { low, high } => is_short_bound(low) && is_short_bound(high),
+            Span::Prefix(text) => text.len() <= order::TERM_STRING_BYTES,
+            Span::Kind(_) => true,
+        })
+    }
+
+    /// Whether several entries of the branch can lead to one document.
+    fn repeats(&self) -> bool {
+        match &self.what {
+            Indexed::Path(path) => path.contains(&PathSegment::Element) && self.is_wide(),
+            Indexed::Computed(_) => false,
+        }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.single_value().is_none()
+    }
+
+    /// The first entry of the branch that leads to a document.
+    fn first_key(&self, document: &Value) -> Option<Vec<u8>> {
+        let Indexed::Path(path) = &self.what else { return None };
+        let mut first: Option<Vec<u8>> = None;
+        scalars(document, path, &mut |scalar| {
+            let mut key = entry::prefix(&self.id);
+            entry::encode_component(Some(scalar), false, &mut key);
+            if self.runs.iter().any(|run| run.contains(&key))
+                && first.as_ref().is_none_or(|first| key < *first)
+            {
+                first = Some(key);
+            }
+        });
+        first
+    }
+
+    /// Counts the entries to look at in a slice, but no further than to a limit.
+    pub(crate) fn count<P: Snapshot>(&self, slice: &Slice<P>, limit: usize) -> Result<usize> {
+        let mut count = 0;
+        for run in &self.runs {
+            let (from, to) = run.bounds(slice);
+            let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            slice.snapshot.scan(from, to, Direction::Forward, &mut |_, _| {
+                count += 1;
+                if count >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if count >= limit {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many documents of a slice have an entry: every one has at most one.
+    pub(crate) fn documents<P: Snapshot>(&self, slice: &Slice<P>) -> Result<u64> {
+        let mut count = 0;
+        for run in &self.runs {
+            let (from, to) = run.bounds(slice);
+            let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            slice.snapshot.scan(from, to, Direction::Forward, &mut |key, _| {
+                let place = entry::parse(key, &SINGLE).map(|entry| entry.place);
+                let is_inside = place.is_some_and(|p| *p >= slice.from[..] && *p < slice.to[..]);
+                count += u64::from(is_inside);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(count)
+    }
+}
+
+fn run(id: &IndexId, span: &Span) -> Run {
+    match span {
+        Span::Exactly(value) => {
+            let mut prefix = entry::prefix(id);
+            entry::encode_component(Some(value), false, &mut prefix);
+            Run::Value(prefix)
+        }
+        span => {
+            let (from, to) = entry::bounds(id, span);
+            Run::Span(from, to)
+        }
+    }
+}
+
+/// The scalars of a document at a path.
+pub(crate) fn scalars<'v>(
+    value: &'v Value,
+    path: &[PathSegment],
+    visit: &mut dyn FnMut(&'v Value),
+) {
+    match path.split_first() {
+        None if matches!(value, Value::Array(_) | Value::Object(_)) => {}
+        None => visit(value),
+        Some((PathSegment::Property(name), rest)) => {
+            if let Some(member) = value.get(name) {
+                scalars(member, rest, visit);
+            }
+        }
+        Some((PathSegment::Element, rest)) => {
+            for element in value.as_array().unwrap_or_default() {
+                scalars(element, rest, visit);
+            }
+        }
+    }
+}
+
+/// A document that may satisfy the query.
+pub(crate) struct Found {
+    pub(crate) slice: usize,
+    pub(crate) branch: usize,
+    /// The whole key of the entry up to its place.
+    pub(crate) key: Vec<u8>,
+    pub(crate) place: Vec<u8>,
+}
+
+/// The documents of all branches, one after the other.
+pub(crate) struct Lookup<'r, P> {
+    reading: &'r Reading<P>,
+    branches: Vec<Branch>,
+    /// Single values that a document must have as well.
+    also: Vec<Vec<u8>>,
+    resume: Option<&'r EntryProgress>,
+    /// Whether the document at the resumed position is to be given again.
+    inclusive: bool,
+    at: (usize, usize, usize),
+    entries: Option<Entries<'r, P>>,
+    followers: Vec<Follower<'r, P>>,
+    found: VecDeque<(Found, Item)>,
+    batch: usize,
+    /// How many entries were looked at.
+    pub(crate) visited: u64,
+}
+
+/// How many entries are looked at between two looks at the clock.
+pub(super) const ENTRIES_BETWEEN_CHECKS: u64 = 1_024;
+const BATCH_MIN: usize = 16;
+const BATCH_MAX: usize = 256;
+
+impl<'r, P: Snapshot> Lookup<'r, P> {
+    pub(crate) fn new(
+        reading: &'r Reading<P>,
+        branches: Vec<Branch>,
+        also: Vec<Vec<u8>>,
+        resume: Option<&'r EntryProgress>,
+        inclusive: bool,
+    ) -> Self {
+        Lookup {
+            reading,
+            branches,
+            also,
+            resume,
+            inclusive,
+            at: (0, 0, 0),
+            entries: None,
+            followers: Vec::new(),
+            found: VecDeque::new(),
+            batch: BATCH_MIN,
+            visited: 0,
+        }
+    }
+
+    /// The next document, which may be one that another entry leads to as well.
+    pub(crate) fn next(&mut self) -> Result<Option<(Found, Item)>> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(Some(found));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Whether this entry is the one at which the document is given.
+    pub(crate) fn is_first(&self, found: &Found, document: &Value) -> bool {
+        let branch = &self.branches[found.branch];
+        let earlier = &self.branches[..found.branch];
+        earlier.iter().all(|earlier| earlier.first_key(document).is_none())
+            && (!branch.repeats() || branch.first_key(document).as_ref() == Some(&found.key))
+    }
+
+    /// Whether `is_first` looks at documents at all.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.branches.len() > 1 || self.branches.iter().any(Branch::repeats)
+    }
+
+    /// The position of a document, to go on from.
+    pub(crate) fn progress(&self, found: &Found) -> EntryProgress {
+        let slice = &self.reading.slices[found.slice];
+        EntryProgress {
+            branches: self.branches.iter().map(|branch| branch.node).collect(),
+            branch: found.branch as u16,
+            from: slice.from.clone(),
+            to: slice.to.clone(),
+            value: found.key.clone(),
+            place: found.place.clone(),
+        }
+    }
+
+    /// Reads the next documents; says whether there may be more.
+    fn fill(&mut self) -> Result<bool> {
+        let Some(slice) = self.reading.slices.get(self.at.0) else { return Ok(false) };
+        if self.entries.is_none() && !self.open()? {
+            return Ok(true);
+        }
+        let entries = self.entries.as_mut().expect("was opened above");
+        let mut keys: Vec<(Vec<u8>, usize)> = Vec::new();
+        let mut is_drained = false;
+        while keys.len() < self.batch {
+            let Some(key) = entries.next()? else {
+                is_drained = true;
+                break;
+            };
+            self.visited += 1;
+            if self.visited % ENTRIES_BETWEEN_CHECKS == 0 {
+                self.reading.check_deadline()?;
+            }
+            let parsed = entry::parse(&key, &SINGLE).ok_or_else(|| corrupt("index entry"))?;
+            let place = parsed.place;
+            if *place < slice.from[..] || *place >= slice.to[..] {
+                continue;
+            }
+            let mut passes = true;
+            for follower in &mut self.followers {
+                passes = passes && follower.contains(place, slice)?;
+            }
+            if passes {
+                let split = key.len() - place.len();
+                keys.push((key, split));
+            }
+        }
+        let at = self.at;
+        if is_drained {
+            self.entries = None;
+            self.at.2 += 1;
+        }
+        self.batch = (self.batch * 2).min(BATCH_MAX);
+        let places: Vec<&[u8]> = keys.iter().map(|(key, split)| &key[*split..]).collect();
+        let items = self.reading.load(slice, &places)?;
+        for ((mut key, split), item) in keys.into_iter().zip(items) {
+            if let Some(item) = item {
+                let place = key.split_off(split);
+                let found = Found { slice: at.0, branch: at.1, key, place };
+                self.found.push_back((found, item));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Opens the run that is next; says whether there was one in this slice.
+    fn open(&mut self) -> Result<bool> {
+        let reading = self.reading;
+        let slice = &reading.slices[self.at.0];
+        let resume = self.resume.filter(|resume| slice.from < resume.to);
+        // What lies below the slice that was being read is done.
+        let is_done = resume.is_some_and(|resume| slice.to <= resume.from);
+        if is_done || self.at.1 >= self.branches.len() {
+            self.at = (self.at.0 + 1, 0, 0);
+            return Ok(false);
+        }
+        let branch = &self.branches[self.at.1];
+        let Some(run) = branch.runs.get(self.at.2) else {
+            self.at = (self.at.0, self.at.1 + 1, 0);
+            return Ok(false);
+        };
+        let (from, to) = run.bounds(slice);
+        let mut from = Bound::Included(from);
+        if let Some(resume) = resume {
+            match self.at.1.cmp(&usize::from(resume.branch)) {
+                std::cmp::Ordering::Less => {
+                    self.at = (self.at.0, self.at.1 + 1, 0);
+                    return Ok(false);
+                }
+                std::cmp::Ordering::Equal => {
+                    let last = [&resume.value[..], &resume.place].concat();
+                    if last >= to {
+                        self.at.2 += 1;
+                        return Ok(false);
+                    }
+                    if matches!(&from, Bound::Included(from) if last >= *from) {
+                        from = if self.inclusive {
+                            Bound::Included(last)
+                        } else {
+                            Bound::Excluded(last)
+                        };
+                    }
+                }
+                std::cmp::Ordering::Greater => {}
+            }
+        }
+        self.followers = if matches!(run, Run::Value(_)) {
+            self.also.iter().map(|prefix| Follower::new(&slice.snapshot, prefix)).collect()
+        } else {
+            Vec::new()
+        };
+        let direction = Direction::Forward;
+        self.entries = Some(Entries::new(&slice.snapshot, from, Bound::Excluded(to), direction));
+        Ok(true)
+    }
+}
+
+/// Follows the places of one value, beside those of another.
+struct Follower<'r, P> {
+    snapshot: &'r P,
+    prefix: Vec<u8>,
+    entries: Option<Entries<'r, P>>,
+    misses: usize,
+}
+
+/// After so many entries without a hit it is faster to jump.
+const MISSES_MAX: usize = 64;
+
+impl<'r, P: Snapshot> Follower<'r, P> {
+    fn new(snapshot: &'r P, prefix: &[u8]) -> Self {
+        Follower { snapshot, prefix: prefix.to_vec(), entries: None, misses: 0 }
+    }
+
+    /// Whether there is an entry at the place; places must be asked for in ascending order.
+    fn contains(&mut self, place: &[u8], slice: &Slice<P>) -> Result<bool> {
+        let wanted = [&self.prefix[..], place].concat();
+        loop {
+            if self.entries.is_none() || self.misses > MISSES_MAX {
+                self.misses = 0;
+                let to = [&self.prefix[..], &slice.to].concat();
+                self.entries = Some(Entries::new(
+                    self.snapshot,
+                    Bound::Included(wanted.clone()),
+                    Bound::Excluded(to),
+                    Direction::Forward,
+                ));
+            }
+            let entries = self.entries.as_mut().expect("was opened above");
+            match entries.peek()? {
+                None => return Ok(false),
+                Some(key) if *key < wanted[..] => {
+                    entries.next()?;
+                    self.misses += 1;
+                }
+                Some(key) => {
+                    self.misses = 0;
+                    return Ok(*key == wanted[..]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a document can be told to satisfy a condition by its entries alone: used for counting.
+pub(crate) fn single_branch(condition: &Condition) -> Option<(&Indexed, &[Span])> {
+    match condition {
+        Condition::Holds { path, spans } => Some((path, spans)),
+        Condition::All(parts) if parts.len() == 1 => single_branch(&parts[0]),
+        _ => None,
+    }
+}

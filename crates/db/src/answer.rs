@@ -1,0 +1,675 @@
+//! Answers a query over documents, a page at a time.
+//!
+//! [`Asked`] is what one page is about. How documents are found is `access`; what they become is the
+//! query's own; here both meet, and the page is filled and cut.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use query::{Condition, Prepared, RowKey, RunError, Touched};
+use storage::Snapshot;
+use value::Value;
+
+use crate::access::choose::{Choice, Chooser};
+use crate::access::lookup::{Found, Lookup, single_branch};
+use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, sort_keys, tied};
+use crate::charge::Charge;
+use crate::continuation::{self, Cursor, Progress, Tie};
+use crate::documents::{FeedPage, PAGE_BYTES};
+use crate::read::refused;
+use crate::row::Item;
+use crate::scan::{Reading, Scan, Start};
+use crate::{Error, Result};
+
+/// One page of one query.
+pub(crate) struct Asked<'q, P> {
+    pub(crate) prepared: &'q Prepared,
+    pub(crate) reading: &'q Reading<P>,
+    pub(crate) condition: Condition,
+    /// Whether the client merges the answers of several ranges and relies on the order of resource
+    /// ids among equal sort keys.
+    pub(crate) is_for_merging: bool,
+    pub(crate) items_max: usize,
+    pub(crate) cursor: Option<&'q Cursor>,
+}
+
+/// A page, and where the next one goes on.
+pub(crate) struct Answered {
+    pub(crate) feed: FeedPage,
+    pub(crate) next: Option<Cursor>,
+}
+
+/// A page that cannot be cut may be so large.
+const WHOLE_BYTES: usize = 32 * 1024 * 1024;
+/// How much memory sorting may use.
+const SORT_BYTES: usize = 64 * 1024 * 1024;
+/// A page is cut only behind sort keys that are this short, so that continuations stay short.
+const CUT_KEYS_MAX: usize = 512;
+/// So few documents are sorted rather than walked along an index.
+const SORT_ALWAYS: u64 = 256;
+/// How many documents are read ahead along an index.
+const AHEAD: usize = 64;
+
+impl<P: Snapshot> Asked<'_, P> {
+    pub(crate) fn answer(&self) -> Result<Answered> {
+        let prepared = self.prepared;
+        if !prepared.reads_documents() {
+            return self.keyed(&Choice::Nothing);
+        }
+        let chooser = Chooser::new(self.reading)?;
+        if let Some(count) = self.counted(&chooser)? {
+            let mut page = PageBuilder::new(self);
+            for row in prepared.answer_count(count).map_err(refused)? {
+                page.offer(|| Bytes::from(row.to_text()));
+            }
+            return Ok(page.finish(None));
+        }
+        let is_ordered = !prepared.order().is_empty();
+        match (prepared.is_row_wise(), is_ordered) {
+            (true, false) => self.as_found(&chooser),
+            (true, true) => self.ordered(&chooser),
+            (false, true) => self.distinct_ordered(&chooser),
+            (false, false) => self.keyed(&chooser.choose(&self.condition, true)?),
+        }
+    }
+
+    /// The number of documents, where it is known without looking at them.
+    fn counted(&self, chooser: &Chooser<'_, P>) -> Result<Option<u64>> {
+        let Some(shape) = self.prepared.count() else { return Ok(None) };
+        if !self.reading.is_plain() {
+            return Ok(None);
+        }
+        let slices = &self.reading.slices;
+        if !shape.is_filtered {
+            if !slices.iter().all(|slice| slice.is_counted()) {
+                return Ok(None);
+            }
+            return slices.iter().map(|slice| slice.documents()).sum::<Result<u64>>().map(Some);
+        }
+        if !self.prepared.is_condition_exact() {
+            return Ok(None);
+        }
+        let Some((what, spans)) = single_branch(self.prepared.condition()) else { return Ok(None) };
+        let Some(branch) = chooser.counting(what, spans) else { return Ok(None) };
+        let counts = slices.iter().map(|slice| branch.documents(slice));
+        counts.sum::<Result<u64>>().map(Some)
+    }
+
+    /// Rows in the order in which documents are found.
+    fn as_found(&self, chooser: &Chooser<'_, P>) -> Result<Answered> {
+        let mut page = PageBuilder::new(self);
+        if page.is_satisfied() {
+            return Ok(page.finish(None));
+        }
+        let inclusive = self.cursor.is_some_and(|cursor| cursor.rows_taken.is_some());
+        let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
+            None => Walk::new(self.reading, &chooser.choose(&self.condition, false)?),
+            Some(Progress::Place(place)) => Walk::Scan(self.reading.scan(if inclusive {
+                Start::At(place)
+            } else {
+                Start::After(place)
+            })),
+            Some(Progress::Entry(entry)) => {
+                let branches = chooser.again(&self.condition, &entry.branches)?;
+                let lookup =
+                    Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
+                Walk::Lookup(lookup)
+            }
+            Some(_) => return Err(continuation::invalid()),
+        };
+        // The first document is the one that the page before ended in.
+        let resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
+        while let Some(candidate) = walk.next(self.touched_rows())? {
+            page.loaded(&candidate.item);
+            let rows = self.rows_of(&candidate)?;
+            let skipped = match resumed {
+                Some(resumed) if walk.progress(&candidate.origin) == *resumed => self.rows_taken(),
+                _ => 0,
+            };
+            for (number, row) in rows.into_iter().enumerate().skip(skipped) {
+                match page.offer(|| row.clone()) {
+                    Offered::Taken => {}
+                    Offered::Full => {
+                        let progress = walk.progress(&candidate.origin);
+                        let next = page.cursor(progress, Some(number));
+                        return Ok(page.finish(Some(next)));
+                    }
+                }
+                if page.is_satisfied() {
+                    return Ok(page.finish(None));
+                }
+            }
+            if self.reading.is_overdue() {
+                let next = page.cursor(walk.progress(&candidate.origin), None);
+                return Ok(page.finish(Some(next)));
+            }
+        }
+        Ok(page.finish(None))
+    }
+
+    fn rows_taken(&self) -> usize {
+        let rows = self.cursor.and_then(|cursor| cursor.rows_taken).unwrap_or(0);
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+
+    /// What a document must contain so that its rows can be told.
+    fn touched_rows(&self) -> &Touched {
+        if self.prepared.returns_documents() {
+            self.prepared.filter_touched()
+        } else {
+            self.prepared.touched()
+        }
+    }
+
+    /// The rows that a document gives; where they are the document itself, its stored text.
+    fn rows_of(&self, candidate: &Candidate) -> Result<Vec<Bytes>> {
+        if self.prepared.returns_documents() {
+            let kept = self.prepared.keeps(&candidate.document).map_err(refused)?;
+            return Ok(if kept { vec![candidate.item.document.text()] } else { Vec::new() });
+        }
+        let mut rows = Vec::new();
+        self.prepared.rows_of(&candidate.document, &mut rows).map_err(refused)?;
+        Ok(rows.iter().map(|row| Bytes::from(row.to_text())).collect())
+    }
+
+    /// Rows in the order that the query asks for.
+    fn ordered(&self, chooser: &Chooser<'_, P>) -> Result<Answered> {
+        let mut page = PageBuilder::new(self);
+        if page.is_satisfied() {
+            return Ok(page.finish(None));
+        }
+        let order = self.prepared.order();
+        let along = chooser.along(&order, &self.condition)?;
+        let (tie, floor) = self.start(along.as_ref())?;
+        let terms =
+            Terms { prepared: self.prepared, order, tie, floor, memory_bytes_max: SORT_BYTES };
+        let along = along.filter(|along| tie.is_rid() || along.natural_tie() == tie);
+        let choice = chooser.choose(&self.condition, true)?;
+        let along = match along {
+            Some(along) if self.pays_along(&along, &choice, chooser, &page)? => Some(along),
+            _ => None,
+        };
+        match &along {
+            Some(along) => {
+                let mut merged = Merged::new(self.reading, along, &terms);
+                self.emit(page, &terms, &mut |_| merged.next(tie))
+            }
+            None => {
+                let mut sorted = self.sorted(&choice, &terms, &mut page)?;
+                self.emit(page, &terms, &mut |_| Ok(sorted.pop_front()))
+            }
+        }
+    }
+
+    /// What decides between equal keys, and where the page starts.
+    fn start(&self, along: Option<&Along>) -> Result<(Tie, Option<Floor>)> {
+        match self.cursor {
+            None => {
+                let is_descending = self.prepared.order().first().is_some_and(|by| by.descending);
+                let tie = match (self.is_for_merging, along) {
+                    (true, _) if is_descending => Tie::RidDescending,
+                    (true, _) => Tie::Rid,
+                    (false, Some(along)) => along.natural_tie(),
+                    (false, None) if is_descending => Tie::PlaceDescending,
+                    (false, None) => Tie::Place,
+                };
+                Ok((tie, None))
+            }
+            Some(Cursor { progress: Progress::Sorted { keys, tie, tied }, rows_taken, .. }) => {
+                let (keys, tied) = (keys.clone(), Some(tied.clone()));
+                Ok((*tie, Some(Floor { keys, tied, inclusive: rows_taken.is_some() })))
+            }
+            Some(_) => Err(continuation::invalid()),
+        }
+    }
+
+    /// Whether walking along an index is likely to look at less than finding and sorting.
+    fn pays_along(
+        &self,
+        along: &Along,
+        choice: &Choice,
+        chooser: &Chooser<'_, P>,
+        page: &PageBuilder,
+    ) -> Result<bool> {
+        let wanted = page.wanted() as u64;
+        let scanned = chooser.scanned()?;
+        let found = match choice {
+            Choice::Nothing => return Ok(false),
+            Choice::Lookup { entries: Some(entries), .. } => *entries as u64,
+            Choice::Lookup { entries: None, .. } | Choice::Scan => scanned,
+        };
+        if found <= SORT_ALWAYS {
+            return Ok(false);
+        }
+        // The index holds the documents of whole ranges; those outside the slices are passed over.
+        let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
+        let in_ranges = in_ranges.sum::<Result<u64>>()?;
+        let is_narrow = self.reading.slices.iter().any(|slice| slice.partition.is_some());
+        let passed = if is_narrow && along.fixed_count == 0 {
+            wanted.saturating_mul(in_ranges) / scanned.max(1)
+        } else {
+            wanted
+        };
+        Ok(passed < found.saturating_mul(4))
+    }
+
+    /// Finds all documents and keeps those of the page, in order.
+    fn sorted(
+        &self,
+        choice: &Choice,
+        terms: &Terms<'_>,
+        page: &mut PageBuilder,
+    ) -> Result<VecDeque<Ranked>> {
+        let mut lowest = Lowest::new(terms.tie, page.wanted().saturating_add(1), SORT_BYTES);
+        let mut walk = Walk::new(self.reading, choice);
+        while let Some(candidate) = walk.next(self.prepared.touched())? {
+            page.loaded(&candidate.item);
+            let rank = self.rank(&candidate, terms)?;
+            let is_wanted = terms.floor.as_ref().is_none_or(|f| f.admits(&rank, terms.tie));
+            if is_wanted && lowest.takes(&rank) && !self.rows_of(&candidate)?.is_empty() {
+                let (slice, place) = walk.whereabouts(&candidate.origin, self.reading);
+                lowest.push(Ranked { rank, slice, place, item: None })?;
+            }
+        }
+        Ok(lowest.into_sorted())
+    }
+
+    fn rank(&self, candidate: &Candidate, terms: &Terms<'_>) -> Result<Rank> {
+        let values = self.prepared.sort_keys_of(&candidate.document).map_err(refused)?;
+        let tied = tied(terms.tie, candidate.origin.place(), &candidate.item);
+        Ok(Rank { keys: sort_keys(&values, &terms.order), tied })
+    }
+
+    /// Fills the page with documents that come by ascending rank.
+    fn emit(
+        &self,
+        mut page: PageBuilder,
+        terms: &Terms<'_>,
+        next: &mut dyn FnMut(&Terms<'_>) -> Result<Option<Ranked>>,
+    ) -> Result<Answered> {
+        let mut previous: Option<Rank> = None;
+        let mut ahead = page.wanted().saturating_add(1).min(AHEAD);
+        loop {
+            let mut batch = Vec::new();
+            while batch.len() < ahead {
+                match next(terms)? {
+                    Some(ranked) => batch.push(ranked),
+                    None => break,
+                }
+            }
+            if batch.is_empty() {
+                return Ok(page.finish(None));
+            }
+            ahead = AHEAD;
+            self.read(&mut batch)?;
+            for ranked in batch {
+                let Some(item) = ranked.item else { continue };
+                page.loaded(&item);
+                let candidate =
+                    Candidate::new(Origin::Place(ranked.place), item, self.touched_rows());
+                let rows = self.rows_of(&candidate)?;
+                let is_resumed = self.cursor.is_some_and(|_| {
+                    let floor = terms.floor.as_ref();
+                    floor.is_some_and(|floor| {
+                        floor.keys == ranked.rank.keys
+                            && floor.tied.as_ref() == Some(&ranked.rank.tied)
+                    })
+                });
+                let skipped = if is_resumed { self.rows_taken() } else { 0 };
+                let is_short = ranked.rank.keys.len() <= CUT_KEYS_MAX;
+                for (number, row) in rows.into_iter().enumerate().skip(skipped) {
+                    if let Offered::Full = page.offer(|| row.clone()) {
+                        let cut = match &previous {
+                            _ if is_short => Some((&ranked.rank, Some(number))),
+                            Some(previous) if number == 0 => Some((previous, None)),
+                            _ => None,
+                        };
+                        if let Some((rank, rows_taken)) = cut {
+                            let next = page.cursor(terms.progress(rank), rows_taken);
+                            return Ok(page.finish(Some(next)));
+                        }
+                        page.push_anyway(row)?;
+                    }
+                    if page.is_satisfied() {
+                        return Ok(page.finish(None));
+                    }
+                }
+                previous = is_short.then_some(ranked.rank);
+            }
+            if self.reading.is_overdue()
+                && let Some(previous) = &previous
+            {
+                let next = page.cursor(terms.progress(previous), None);
+                return Ok(page.finish(Some(next)));
+            }
+        }
+    }
+
+    /// Reads the documents of a batch.
+    fn read(&self, batch: &mut [Ranked]) -> Result<()> {
+        for (number, slice) in self.reading.slices.iter().enumerate() {
+            let missing = |ranked: &&mut Ranked| ranked.slice == number && ranked.item.is_none();
+            let mut wanted: Vec<&mut Ranked> = batch.iter_mut().filter(missing).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let places: Vec<Vec<u8>> = wanted.iter().map(|ranked| ranked.place.clone()).collect();
+            let places: Vec<&[u8]> = places.iter().map(Vec::as_slice).collect();
+            for (ranked, item) in wanted.iter_mut().zip(self.reading.load(slice, &places)?) {
+                ranked.item = item;
+            }
+        }
+        Ok(())
+    }
+
+    /// Distinct rows in the order that the query asks for: the first of equal rows stays. Which one
+    /// that is, only a look at all of them tells.
+    fn distinct_ordered(&self, chooser: &Chooser<'_, P>) -> Result<Answered> {
+        let mut page = PageBuilder::new(self);
+        if page.is_satisfied() {
+            return Ok(page.finish(None));
+        }
+        let (tie, floor) = self.start(None)?;
+        let order = self.prepared.order();
+        let terms =
+            Terms { prepared: self.prepared, order, tie, floor, memory_bytes_max: SORT_BYTES };
+        let mut firsts: HashMap<RowKey, (Rank, Bytes)> = HashMap::new();
+        let mut bytes = 0;
+        let mut walk = Walk::new(self.reading, &chooser.choose(&self.condition, true)?);
+        while let Some(candidate) = walk.next(self.prepared.touched())? {
+            page.loaded(&candidate.item);
+            let rank = self.rank(&candidate, &terms)?;
+            let rows = self.prepared.distinct_rows_of(&candidate.document).map_err(refused)?;
+            for (number, (key, row)) in rows.into_iter().enumerate() {
+                // Rows of one document have the same keys; their number keeps them apart.
+                let mut rank = rank.clone();
+                rank.tied.extend((number as u32).to_be_bytes());
+                let first = firsts.entry(key);
+                if let std::collections::hash_map::Entry::Occupied(mut known) = first {
+                    if rank.compare(&known.get().0, tie).is_lt() {
+                        known.insert((rank, Bytes::from(row.to_text())));
+                    }
+                    continue;
+                }
+                let text = Bytes::from(row.to_text());
+                bytes += rank.keys.len() + rank.tied.len() + text.len() + 96;
+                if bytes > SORT_BYTES {
+                    return Err(too_large());
+                }
+                firsts.insert(key, (rank, text));
+            }
+        }
+        let mut rows: Vec<(Rank, Bytes)> = firsts.into_values().collect();
+        rows.sort_by(|(left, _), (right, _)| left.compare(right, tie));
+        let beyond = |rank: &Rank| terms.floor.as_ref().is_none_or(|f| f.admits(rank, tie));
+        let mut previous: Option<Rank> = None;
+        for (rank, row) in rows.into_iter().filter(|(rank, _)| beyond(rank)) {
+            if let Offered::Full = page.offer(|| row.clone()) {
+                if let Some(previous) = &previous {
+                    let next = page.cursor(terms.progress(previous), None);
+                    return Ok(page.finish(Some(next)));
+                }
+                page.push_anyway(row)?;
+            }
+            if page.is_satisfied() {
+                break;
+            }
+            previous = (rank.keys.len() <= CUT_KEYS_MAX).then_some(rank);
+        }
+        Ok(page.finish(None))
+    }
+
+    /// Groups, distinct rows, and whatever else is known only when all documents were seen.
+    fn keyed(&self, choice: &Choice) -> Result<Answered> {
+        let mut page = PageBuilder::new(self);
+        let after = match self.cursor {
+            None => None,
+            Some(Cursor { progress: Progress::Row(key), .. }) => Some(*key),
+            Some(_) => return Err(continuation::invalid()),
+        };
+        if page.is_satisfied() {
+            return Ok(page.finish(None));
+        }
+        let mut walk = Walk::new(self.reading, choice);
+        let documents = std::iter::from_fn(|| {
+            let candidate = walk.next(self.prepared.touched()).transpose()?;
+            Some(candidate.map(|candidate| {
+                page.loaded(&candidate.item);
+                candidate.document
+            }))
+        });
+        let rows = self.prepared.run_keyed(documents).map_err(|error| match error {
+            RunError::Query(error) => refused(error),
+            RunError::Source(error) => error,
+        })?;
+        let mut rows: Vec<(RowKey, Bytes)> =
+            rows.iter().map(|(key, row)| (*key, Bytes::from(row.to_text()))).collect();
+        let bytes: usize = rows.iter().map(|(_, row)| row.len()).sum();
+        // An answer of one page comes as its rows were first seen; one of many needs an order in
+        // which every page can go on.
+        if after.is_some() || rows.len() > page.wanted() || bytes > PAGE_BYTES {
+            rows.sort_by_key(|(key, _)| *key);
+        }
+        let mut last = None;
+        for (key, row) in rows {
+            if after.is_some_and(|after| key.0 <= after) {
+                continue;
+            }
+            if let Offered::Full = page.offer(|| row.clone()) {
+                let last = last.expect("a page takes one row at least");
+                let next = page.cursor(Progress::Row(last), None);
+                return Ok(page.finish(Some(next)));
+            }
+            if page.is_satisfied() {
+                break;
+            }
+            last = Some(key.0);
+        }
+        Ok(page.finish(None))
+    }
+}
+
+impl Terms<'_> {
+    fn progress(&self, rank: &Rank) -> Progress {
+        Progress::Sorted { keys: rank.keys.clone(), tie: self.tie, tied: rank.tied.clone() }
+    }
+}
+
+fn too_large() -> Error {
+    Error::bad_request(
+        "the result of the query is too large to be sorted and made distinct; narrow the query",
+    )
+}
+
+/// Documents as they are found, in no order that the query asks for.
+enum Walk<'r, P> {
+    Nothing,
+    Scan(Scan<'r, P>),
+    Lookup(Lookup<'r, P>),
+}
+
+/// A document that may contribute to the answer.
+struct Candidate {
+    origin: Origin,
+    item: Item,
+    /// The parts of the document that the query looks at.
+    document: Value,
+}
+
+/// How a document was found.
+enum Origin {
+    Place(Vec<u8>),
+    Entry(Found),
+}
+
+impl Origin {
+    fn place(&self) -> &[u8] {
+        match self {
+            Origin::Place(place) => place,
+            Origin::Entry(found) => &found.place,
+        }
+    }
+}
+
+impl Candidate {
+    fn new(origin: Origin, item: Item, touched: &Touched) -> Candidate {
+        let document = selected(&item, touched);
+        Candidate { origin, item, document }
+    }
+}
+
+impl<'r, P: Snapshot> Walk<'r, P> {
+    fn new(reading: &'r Reading<P>, choice: &Choice) -> Self {
+        match choice {
+            Choice::Nothing => Walk::Nothing,
+            Choice::Scan => Walk::Scan(reading.scan(Start::Beginning)),
+            Choice::Lookup { branches, also, .. } => {
+                Walk::Lookup(Lookup::new(reading, branches.clone(), also.clone(), None, false))
+            }
+        }
+    }
+
+    /// The next document, each once.
+    fn next(&mut self, touched: &Touched) -> Result<Option<Candidate>> {
+        match self {
+            Walk::Nothing => Ok(None),
+            Walk::Scan(scan) => Ok(scan.next()?.map(|visited| {
+                Candidate::new(Origin::Place(visited.place.to_vec()), visited.item, touched)
+            })),
+            Walk::Lookup(lookup) => {
+                while let Some((found, item)) = lookup.next()? {
+                    let candidate = Candidate::new(Origin::Entry(found), item, touched);
+                    let Origin::Entry(found) = &candidate.origin else { continue };
+                    if !lookup.may_repeat() || lookup.is_first(found, &candidate.document) {
+                        return Ok(Some(candidate));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The position behind a document.
+    fn progress(&self, origin: &Origin) -> Progress {
+        match (self, origin) {
+            (Walk::Lookup(lookup), Origin::Entry(found)) => Progress::Entry(lookup.progress(found)),
+            (_, origin) => Progress::Place(origin.place().to_vec()),
+        }
+    }
+
+    /// In which slice a document lies, and where.
+    fn whereabouts(&self, origin: &Origin, reading: &Reading<P>) -> (usize, Vec<u8>) {
+        match origin {
+            Origin::Entry(found) => (found.slice, found.place.clone()),
+            Origin::Place(place) => {
+                let slice = reading.slices.partition_point(|slice| slice.to <= *place);
+                (slice, place.clone())
+            }
+        }
+    }
+}
+
+/// Whether a row went into the page.
+enum Offered {
+    /// It did, or `OFFSET` passed over it.
+    Taken,
+    /// The page has no room for it.
+    Full,
+}
+
+/// A page that is being filled.
+struct PageBuilder {
+    feed: FeedPage,
+    items_max: usize,
+    bytes: usize,
+    skip_left: u64,
+    take_left: Option<u64>,
+    passed: u64,
+    given: u64,
+}
+
+impl PageBuilder {
+    fn new<P>(asked: &Asked<'_, P>) -> PageBuilder {
+        let (passed, given) = asked.cursor.map_or((0, 0), |cursor| (cursor.passed, cursor.given));
+        let at = asked.reading.at.clone();
+        let charge = at.iter().map(|_| Charge::QUERY_BASE).sum();
+        PageBuilder {
+            feed: FeedPage { at, charge, ..FeedPage::default() },
+            items_max: asked.items_max,
+            bytes: 0,
+            skip_left: asked.prepared.skip().saturating_sub(passed),
+            take_left: asked.prepared.take().map(|take| take.saturating_sub(given)),
+            passed,
+            given,
+        }
+    }
+
+    fn loaded(&mut self, item: &Item) {
+        let bytes = item.document.text().len();
+        self.feed.charge += Charge::load(bytes);
+        self.feed.loaded_documents += 1;
+        self.feed.loaded_bytes += bytes as u64;
+    }
+
+    /// Whether the answer is complete.
+    fn is_satisfied(&self) -> bool {
+        self.take_left == Some(0)
+    }
+
+    /// How many more rows are of use to this page, with those that are passed over.
+    fn wanted(&self) -> usize {
+        let room = (self.items_max - self.feed.rows.len().min(self.items_max)) as u64;
+        let room = self.take_left.map_or(room, |take| take.min(room));
+        usize::try_from(room.saturating_add(self.skip_left)).unwrap_or(usize::MAX)
+    }
+
+    fn offer(&mut self, row: impl FnOnce() -> Bytes) -> Offered {
+        if self.skip_left > 0 {
+            self.skip_left -= 1;
+            self.passed += 1;
+            return Offered::Taken;
+        }
+        if self.feed.rows.len() >= self.items_max {
+            return Offered::Full;
+        }
+        let row = row();
+        if !self.feed.rows.is_empty() && self.bytes + row.len() > PAGE_BYTES {
+            return Offered::Full;
+        }
+        self.push(row);
+        Offered::Taken
+    }
+
+    /// Adds a row to a page that is full and cannot be cut here.
+    fn push_anyway(&mut self, row: Bytes) -> Result<()> {
+        if self.bytes + row.len() > WHOLE_BYTES {
+            return Err(too_large());
+        }
+        self.push(row);
+        Ok(())
+    }
+
+    fn push(&mut self, row: Bytes) {
+        self.bytes += row.len();
+        self.given += 1;
+        if let Some(take) = &mut self.take_left {
+            *take = take.saturating_sub(1);
+        }
+        self.feed.charge += Charge::output(row.len());
+        self.feed.rows.push(row);
+    }
+
+    fn cursor(&self, progress: Progress, rows_taken: Option<usize>) -> Cursor {
+        let rows_taken = rows_taken.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX - 1));
+        Cursor { progress, rows_taken, passed: self.passed, given: self.given }
+    }
+
+    fn finish(self, next: Option<Cursor>) -> Answered {
+        Answered { feed: self.feed, next }
+    }
+}
+
+/// The parts of a document that a query looks at.
+fn selected(item: &Item, _touched: &Touched) -> Value {
+    item.document.to_value()
+}

@@ -10,12 +10,15 @@ mod condition;
 mod display;
 mod order;
 mod span;
+mod touched;
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::plan::{Plan, Scalar};
 use value::Value;
+
+/// Which parts of a document a query looks at.
+pub use value::Parts as Touched;
 
 /// One step from a document down to an indexed value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,15 +100,6 @@ pub enum Condition {
     Any(Vec<Condition>),
 }
 
-/// Which parts of a document a query looks at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Touched {
-    /// The whole of it.
-    Whole,
-    /// Some members, and of these perhaps only some members.
-    Members(BTreeMap<String, Touched>),
-}
-
 /// One key of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderBy {
@@ -135,8 +129,8 @@ impl Access {
         Access {
             condition,
             is_exact,
-            touched: Touched::Whole,
-            filter_touched: Touched::Whole,
+            touched: touched::touched(plan),
+            filter_touched: touched::filter_touched(plan),
             order: order::order(plan),
             sort_keys: order::sort_keys(plan),
         }

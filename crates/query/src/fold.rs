@@ -8,8 +8,7 @@
 use crate::Options;
 use crate::compare::size_bytes;
 use crate::evaluate::{Context, evaluate};
-use crate::function::Function;
-use crate::plan::{LikePattern, Scalar};
+use crate::plan::Scalar;
 use std::sync::atomic::AtomicU64;
 use value::Value;
 
@@ -51,30 +50,7 @@ impl Folder {
 
 /// Whether an expression is made of small constants only, in a way that always gives the same.
 fn has_constant_parts(scalar: &Scalar) -> bool {
-    match scalar {
-        Scalar::Member(part, _) | Scalar::Unary(_, part) | Scalar::InSet(part, _) => {
-            is_small_constant(part)
-        }
-        Scalar::Index(left, right)
-        | Scalar::Binary(_, left, right)
-        | Scalar::Coalesce(left, right) => is_small_constant(left) && is_small_constant(right),
-        Scalar::Array(parts) | Scalar::And(parts) | Scalar::Or(parts) => {
-            parts.iter().all(is_small_constant)
-        }
-        Scalar::Object(members) => members.iter().all(|(_, part)| is_small_constant(part)),
-        Scalar::Conditional(parts) | Scalar::Between(parts) => parts.iter().all(is_small_constant),
-        Scalar::In(value, list) => is_small_constant(value) && list.iter().all(is_small_constant),
-        Scalar::Like(like) => {
-            is_small_constant(&like.value)
-                && match &like.pattern {
-                    LikePattern::Constant(_) => true,
-                    LikePattern::Computed(pattern) => is_small_constant(pattern),
-                }
-        }
-        Scalar::Call(function, arguments) => {
-            is_repeatable(function) && arguments.iter().all(is_small_constant)
-        }
-        Scalar::Regex(call) => call.arguments.iter().all(is_small_constant),
+    let is_repeatable = match scalar {
         Scalar::Undefined
         | Scalar::Constant(_)
         | Scalar::Slot(_)
@@ -84,11 +60,10 @@ fn has_constant_parts(scalar: &Scalar) -> bool {
         | Scalar::Subquery(..)
         | Scalar::Let(..)
         | Scalar::Computed(..) => false,
-    }
-}
-
-fn is_repeatable(function: &Function) -> bool {
-    function.name != "RAND"
+        Scalar::Call(function, _) => function.name != "RAND",
+        _ => true,
+    };
+    is_repeatable && scalar.children().into_iter().all(is_small_constant)
 }
 
 fn is_small_constant(scalar: &Scalar) -> bool {

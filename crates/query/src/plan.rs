@@ -186,6 +186,42 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// The expressions directly below this one that see the same frames: not those of a subquery,
+    /// and not the body of a `LET` or of a computed property.
+    pub(crate) fn children(&self) -> Vec<&Scalar> {
+        match self {
+            Scalar::Undefined
+            | Scalar::Constant(_)
+            | Scalar::Slot(_)
+            | Scalar::Key(..)
+            | Scalar::Aggregate(..)
+            | Scalar::Subquery(..) => Vec::new(),
+            Scalar::Member(child, _)
+            | Scalar::Unary(_, child)
+            | Scalar::InSet(child, _)
+            | Scalar::Let(child, _)
+            | Scalar::Computed(child, _) => vec![child],
+            Scalar::Index(left, right)
+            | Scalar::Binary(_, left, right)
+            | Scalar::Coalesce(left, right) => vec![left, right],
+            Scalar::Array(list)
+            | Scalar::And(list)
+            | Scalar::Or(list)
+            | Scalar::Call(_, list)
+            | Scalar::Udf(_, list) => list.iter().collect(),
+            Scalar::Object(members) => members.iter().map(|(_, child)| child).collect(),
+            Scalar::Conditional(parts) | Scalar::Between(parts) => parts.iter().collect(),
+            Scalar::In(value, list) => std::iter::once(&**value).chain(list).collect(),
+            Scalar::Like(like) => match &like.pattern {
+                LikePattern::Constant(_) => vec![&like.value],
+                LikePattern::Computed(pattern) => vec![&like.value, pattern],
+            },
+            Scalar::Regex(call) => call.arguments.iter().collect(),
+        }
+    }
+}
+
 impl Plan {
     /// Whether the rows come from the container's documents at all.
     pub(crate) fn reads_container(&self) -> bool {

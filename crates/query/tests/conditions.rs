@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use query::{
     ComputedProperty, Condition, Indexed, Limits, Options, PathSegment, Prepared, ScalarKind, Span,
-    prepare,
+    Touched, prepare,
 };
 use std::ops::Bound;
-use value::{Object, Value};
+use value::{Document, Object, SystemProperties, Value};
 
 fn options() -> Options {
     let mut options = Options::new(17_673_242_450_000_000, 0, Limits::memory(1 << 20));
@@ -282,6 +282,48 @@ fn shapes() {
     necessary("ST_WITHIN(c.at, {type: 'Circle'})", "anything");
 }
 
+#[track_caller]
+fn touches(query: &str, expected: &str, filter: &str) {
+    fn show(touched: &Touched) -> String {
+        let Touched::Members(members) = touched else { return "*".to_owned() };
+        let show = |(name, inner): (&String, &Touched)| match inner {
+            Touched::Whole => name.clone(),
+            Touched::Members(_) => format!("{name}.{}", show(inner)),
+        };
+        format!("({})", members.iter().map(show).collect::<Vec<String>>().join(" "))
+    }
+    let prepared = prepared(query);
+    assert_eq!(show(prepared.touched()), expected, "{query}");
+    assert_eq!(show(prepared.filter_touched()), filter, "{query}: the filter");
+}
+
+#[test]
+fn touched_parts() {
+    touches("SELECT * FROM c", "*", "()");
+    touches("SELECT * FROM c WHERE c.a.b > 1 AND c.a.d = 2", "*", "(a.(b d))");
+    touches("SELECT VALUE COUNT(1) FROM c WHERE c.a.b > 5", "(a.(b))", "(a.(b))");
+    touches("SELECT VALUE COUNT(c) FROM c WHERE c.a", "(a)", "(a)");
+    touches("SELECT VALUE SUM(c.n) FROM c GROUP BY c.k", "(k n)", "()");
+    touches("SELECT c.a, c.a.b FROM c ORDER BY c.x.y", "(a x.(y))", "()");
+    touches("SELECT c.l[0].a, c[c.b] FROM c", "*", "()");
+    touches("SELECT c.l[0].a FROM c", "(l)", "()");
+    touches("SELECT t.a FROM c JOIN t IN c.x.l WHERE c.b = 1", "(b x.(l))", "(b x.(l))");
+    touches(
+        "SELECT 1 FROM c WHERE EXISTS(SELECT 1 FROM c JOIN t IN c.l WHERE t = c.b)",
+        "(b l)",
+        "(b l)",
+    );
+    touches("SELECT x.a FROM (SELECT VALUE c FROM c WHERE c.b) x WHERE x.d", "(a b d)", "(b d)");
+    touches("SELECT x.a FROM (SELECT VALUE c.y FROM c) x", "(y)", "(y)");
+    touches("SELECT x.a FROM (SELECT DISTINCT VALUE c FROM c) x", "*", "*");
+    touches("SELECT VALUE DOCUMENTID(c) FROM c", "(_rid)", "()");
+    touches("SELECT c.lower FROM c", "(name)", "()");
+    touches("SELECT VALUE (LET x = c.a IN x.b) FROM c", "(a.(b))", "()");
+    touches("SELECT VALUE a.b FROM c.a", "(a)", "(a)");
+    touches("SELECT ARRAY(SELECT VALUE t FROM t IN c.l) FROM c", "(l)", "()");
+    touches("SELECT 1", "()", "()");
+}
+
 /// Names for names for names: reading each use anew would take forever.
 #[test]
 fn names_do_not_multiply_the_work() {
@@ -492,6 +534,9 @@ fn joined() -> impl Strategy<Value = String> {
         .prop_map(|(sources, filter)| format!("SELECT VALUE 1 FROM {sources} WHERE {filter}"))
 }
 
+const SYSTEM: SystemProperties<'_> =
+    SystemProperties { rid: "tLRRAKmCwMICAAAAAAAAAA==", self_link: "", etag: "", ts: 0 };
+
 fn has_rows(prepared: &Prepared, document: &Value) -> bool {
     let mut rows = Vec::new();
     prepared.rows_of(document, &mut rows).expect("the query stays within its limits");
@@ -517,6 +562,28 @@ proptest! {
             if prepared.is_condition_exact() {
                 prop_assert_eq!(is_kept, is_satisfied, "exactly: {}\n{}", condition, document);
             }
+        }
+    }
+
+    /// What a query does not touch does not matter.
+    #[test]
+    fn the_rest_of_a_document_does_not_matter(
+        query in prop_oneof![
+            joined(),
+            filter().prop_map(|filter| format!("SELECT c.a.b, c.name FROM c WHERE {filter}")),
+        ],
+        documents in prop::collection::vec(document(), 1..8),
+    ) {
+        let prepared = prepared(&query);
+        let rows = |document: &Value| {
+            let mut rows = Vec::new();
+            prepared.rows_of(document, &mut rows).expect("the query stays within its limits");
+            Value::Array(rows).to_text()
+        };
+        for document in &documents {
+            let stored = Document::build(document.as_object().expect("it is an object"), &SYSTEM);
+            let parts = stored.select(prepared.touched());
+            prop_assert_eq!(rows(&parts), rows(document), "{}", query);
         }
     }
 

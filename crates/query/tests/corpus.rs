@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
-use value::Value;
+use value::{Document, SystemProperties, Value};
 
 /// 2026-01-02T03:04:05Z, in ticks.
 const NOW_TICKS: i64 = 17_673_242_450_000_000;
@@ -108,7 +108,32 @@ fn answer(case: &Value) -> Result<Vec<Value>, String> {
         }
         assert_eq!(Value::Array(rows).to_text(), Value::Array(whole.clone()).to_text());
     }
+    // And so must the parts of the documents that the query touches.
+    let parts = documents.iter().map(|document| stored(document).select(prepared.touched()));
+    let over_parts = prepared.run(parts.map(Ok::<Value, Infallible>));
+    let full = documents.iter().map(|document| stored(document).to_value());
+    let over_full = prepared.run(full.map(Ok::<Value, Infallible>));
+    if !text(case, "query").to_ascii_uppercase().contains("RAND()") {
+        assert_eq!(
+            over_parts,
+            over_full,
+            "{} touches {:?}",
+            text(case, "query"),
+            prepared.touched()
+        );
+    }
     Ok(whole)
+}
+
+/// A document as it would be stored.
+fn stored(document: &Value) -> Document {
+    let system = SystemProperties {
+        rid: "tLRRAKmCwMICAAAAAAAAAA==",
+        self_link: "dbs/tLRRAA==/colls/tLRRAKmCwMI=/docs/tLRRAKmCwMICAAAAAAAAAA==/",
+        etag: "\"0000d986-0000-0700-0000-5f3c0a000000\"",
+        ts: 1_600_000_000,
+    };
+    Document::build(document.as_object().unwrap(), &system)
 }
 
 fn documents(case: &Value) -> Vec<Value> {

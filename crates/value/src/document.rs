@@ -17,6 +17,7 @@
 //! need not doubt the text. They do not trust the table with their lives either: every cut is
 //! checked and a wrong one finds nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -42,6 +43,15 @@ pub struct SystemProperties<'a> {
     pub etag: &'a str,
     /// The second of the last write.
     pub ts: u64,
+}
+
+/// Which parts of a document are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// The whole of it.
+    Whole,
+    /// Some members, and of these perhaps only some members.
+    Members(BTreeMap<String, Parts>),
 }
 
 /// Bytes that are no stored document.
@@ -133,6 +143,18 @@ impl Document {
     pub fn to_value(&self) -> Value {
         Value::parse_with_depth(self.text_bytes(), DEPTH_LIMIT)
             .expect("the checksum vouches for text that was written by build")
+    }
+
+    /// The tree with the wanted parts alone, made without looking at the others. What is no object
+    /// has no members and is left out where members of it are wanted. The order of the members is
+    /// kept.
+    pub fn select(&self, parts: &Parts) -> Value {
+        match parts {
+            Parts::Whole => self.to_value(),
+            Parts::Members(wanted) => {
+                Value::Object(select(self.text_bytes(), 0, self.table(), true, &Wanted::of(wanted)))
+            }
+        }
     }
 
     /// The tree without the system properties.
@@ -281,6 +303,109 @@ fn read_member<'a>(table: &mut &'a [u8], before: usize, is_top: bool) -> Option<
     Some(Member { name_start, name_length, value_start, value_length, inner })
 }
 
+/// Wanted members, and what is needed to pass over others quickly.
+struct Wanted<'a> {
+    members: &'a BTreeMap<String, Parts>,
+    /// A bit for each length that a wanted name has in the text.
+    lengths: u64,
+}
+
+impl Wanted<'_> {
+    fn of(members: &BTreeMap<String, Parts>) -> Wanted<'_> {
+        let mut lengths = 0;
+        for name in members.keys() {
+            // A name with escapes is longer in the text; all lengths will do for those few.
+            lengths |= if is_plain(name) { length_bit(name.len()) } else { u64::MAX };
+        }
+        Wanted { members, lengths }
+    }
+
+    /// The wanted member of a name, as it stands in the text.
+    #[inline]
+    fn get(&self, name: &[u8]) -> Option<(&str, &Parts)> {
+        if self.lengths & length_bit(name.len()) == 0 {
+            return None;
+        }
+        let is_wanted = |wanted: &str| match is_plain(wanted) {
+            true => wanted.as_bytes() == name,
+            false => escaped(wanted).as_bytes() == name,
+        };
+        let mut members = self.members.iter().map(|(wanted, parts)| (wanted.as_str(), parts));
+        members.find(|(wanted, _)| is_wanted(wanted))
+    }
+}
+
+fn length_bit(length: usize) -> u64 {
+    1 << length.min(63)
+}
+
+/// Whether a name stands in the text as it is.
+fn is_plain(name: &str) -> bool {
+    !name.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\')
+}
+
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    write_escaped(name, &mut text);
+    text
+}
+
+/// The wanted members of the object that opens at `start`.
+fn select(
+    text: &[u8],
+    start: usize,
+    mut table: &[u8],
+    is_top: bool,
+    wanted: &Wanted<'_>,
+) -> Object {
+    let mut members = Vec::with_capacity(wanted.members.len());
+    let mut before = start;
+    while members.len() < wanted.members.len() && !table.is_empty() {
+        let Some(member) = read_member(&mut table, before, is_top) else { break };
+        before = member.end();
+        let Some(name) = member.name(text) else { break };
+        let Some((name, parts)) = wanted.get(name) else { continue };
+        let selected = match (parts, member.inner) {
+            (Parts::Members(wanted), Some(inner)) => Some(Value::Object(select(
+                text,
+                member.value_start,
+                inner,
+                false,
+                &Wanted::of(wanted),
+            ))),
+            _ => member.value(text).and_then(|text| select_text(text, parts)),
+        };
+        if let Some(value) = selected {
+            members.push((name.to_owned(), value));
+        }
+    }
+    Object::from_distinct(members)
+}
+
+/// The wanted parts of a value that has no table.
+fn select_text(text: &[u8], parts: &Parts) -> Option<Value> {
+    let Parts::Members(wanted) = parts else {
+        return Value::parse_with_depth(text, DEPTH_LIMIT).ok();
+    };
+    if text.first() != Some(&b'{') {
+        return None;
+    }
+    let wanted = Wanted::of(wanted);
+    let mut members = Vec::with_capacity(wanted.members.len());
+    let mut before = 0;
+    while text.get(before + 1) == Some(&b'"') {
+        let name_end = skip_string(text, before + 1)?;
+        let value_end = skip_value(text, name_end + 1)?;
+        if let Some((name, parts)) = wanted.get(text.get(before + 2..name_end - 1)?)
+            && let Some(value) = select_text(text.get(name_end + 1..value_end)?, parts)
+        {
+            members.push((name.to_owned(), value));
+        }
+        before = value_end;
+    }
+    Some(Value::Object(Object::from_distinct(members)))
+}
+
 /// Finds a member in the object that opens at `start`.
 fn find<'a>(
     text: &[u8],
@@ -289,12 +414,12 @@ fn find<'a>(
     name: &str,
     is_top: bool,
 ) -> Option<Member<'a>> {
-    let mut escaped = String::new();
-    let wanted = match name.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        false => name,
-        true => {
-            write_escaped(name, &mut escaped);
-            &escaped
+    let text_of_name;
+    let wanted = match is_plain(name) {
+        true => name,
+        false => {
+            text_of_name = escaped(name);
+            &text_of_name
         }
     };
     let mut before = start;
@@ -498,6 +623,56 @@ mod tests {
         }
     }
 
+    /// Parts with the ends of these paths.
+    fn parts(paths: &[Vec<String>]) -> Parts {
+        fn mark(parts: &mut Parts, path: &[String]) {
+            let Parts::Members(members) = parts else { return };
+            match path.split_first() {
+                None => *parts = Parts::Whole,
+                Some((name, rest)) => {
+                    let empty = || Parts::Members(BTreeMap::new());
+                    mark(members.entry(name.clone()).or_insert_with(empty), rest);
+                }
+            }
+        }
+        let mut parts = Parts::Members(BTreeMap::new());
+        paths.iter().for_each(|path| mark(&mut parts, path));
+        parts
+    }
+
+    /// The wanted parts of a tree, by looking at all of it.
+    fn prune(value: &Value, parts: &Parts) -> Option<Value> {
+        let Parts::Members(wanted) = parts else { return Some(value.clone()) };
+        let mut kept = Object::new();
+        for (name, value) in value.as_object()? {
+            if let Some(value) = wanted.get(name).and_then(|parts| prune(value, parts)) {
+                kept.insert(name, value);
+            }
+        }
+        Some(Value::Object(kept))
+    }
+
+    #[test]
+    fn selection() {
+        let document = build(
+            r#"{"id":"a","o":{"x":[1,{"y":"},"}],"e":{},"d":{"q\"":"\\\"","z":{"k":1e2,"l":0}}},"\n":0}"#,
+        );
+        let check = |paths: &[&[&str]], expected: &str| {
+            let owned = |path: &&[&str]| path.iter().map(|name| (*name).to_owned()).collect();
+            let paths: Vec<Vec<String>> = paths.iter().map(owned).collect();
+            assert_eq!(document.select(&parts(&paths)).to_text(), expected);
+        };
+        check(&[], "{}");
+        check(&[&["id"]], r#"{"id":"a"}"#);
+        check(&[&["\n"], &["id"]], r#"{"id":"a","\n":0}"#);
+        check(&[&["o", "x"]], r#"{"o":{"x":[1,{"y":"},"}]}}"#);
+        check(&[&["o", "d", "q\""]], r#"{"o":{"d":{"q\"":"\\\""}}}"#);
+        check(&[&["o", "d", "z", "k"], &["o", "e"]], r#"{"o":{"e":{},"d":{"z":{"k":1e2}}}}"#);
+        check(&[&["o", "e", "k"], &["o", "x", "y"], &["id", "z"], &["none"]], r#"{"o":{"e":{}}}"#);
+        check(&[&["_ts"]], r#"{"_ts":1600000000}"#);
+        assert_eq!(document.select(&Parts::Whole).to_text(), document.to_value().to_text());
+    }
+
     /// Bytes whose checksum is right, so that what lies behind it is tried.
     fn sealed(mut bytes: Vec<u8>) -> Bytes {
         let sum = crc32fast::hash(&bytes[5..]);
@@ -534,6 +709,25 @@ mod tests {
         }
 
         #[test]
+        fn selections_are_those_of_the_tree(
+            user in samples::object(),
+            wanted in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+            other in samples::text(),
+        ) {
+            let document = Document::build(&user, &SYSTEM);
+            let tree = document.to_value();
+            let mut all = vec![vec![other.clone()]];
+            paths(&tree, &[], &mut all);
+            let below: Vec<_> =
+                all.iter().map(|path| [&path[..], std::slice::from_ref(&other)].concat()).collect();
+            all.extend(below);
+            let wanted: Vec<_> = wanted.iter().map(|at| all[at.index(all.len())].clone()).collect();
+            let parts = parts(&wanted);
+            let expected = prune(&tree, &parts).map(|value| value.to_text());
+            prop_assert_eq!(Some(document.select(&parts).to_text()), expected);
+        }
+
+        #[test]
         fn damaged_bytes_are_refused(user in samples::object(), place: prop::sample::Index, bit in 0..8) {
             let mut bytes = Document::build(&user, &SYSTEM).encoded().to_vec();
             let place = place.index(bytes.len());
@@ -543,6 +737,7 @@ mod tests {
             if let Ok(document) = Document::decode(sealed(bytes)) {
                 let _ = document.field("a");
                 let _ = document.at(&["a", "b", "c"]);
+                let _ = document.select(&parts(&[vec!["a".to_owned(), "b".to_owned()]]));
                 let _ = document.text();
             }
         }
@@ -553,6 +748,7 @@ mod tests {
             for bytes in [whole.clone(), whole.slice(..cut.index(whole.len()))] {
                 if let Ok(document) = Document::decode(bytes) {
                     let _ = document.at(&["a", "a", "a"]);
+                    let _ = document.select(&parts(&[vec!["a".to_owned(); 3]]));
                 }
             }
         }

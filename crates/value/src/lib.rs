@@ -20,7 +20,7 @@ mod rid;
 mod samples;
 mod tree;
 
-pub use document::{Document, DocumentError, SYSTEM_PROPERTIES, SystemProperties};
+pub use document::{Document, DocumentError, Parts, SYSTEM_PROPERTIES, SystemProperties};
 pub use epk::{Epk, EpkError, EpkRange, even_split};
 pub use etag::Etag;
 pub use json::{JsonError, write_string};

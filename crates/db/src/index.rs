@@ -20,3 +20,5 @@ pub(crate) mod state;
 pub(crate) mod terms;
 pub(crate) mod update;
 pub(crate) mod versions;
+
+pub use reindex::Pace;

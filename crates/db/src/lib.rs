@@ -51,6 +51,7 @@ pub use documents::{
     BatchOperation, BatchOutcome, Failure, FeedPage, OperationResult, Outcome, Page,
 };
 pub use error::{Error, Kind, Result};
+pub use index::Pace;
 pub use offer::{Migrate, Throughput};
 pub use permission::{Access, Grant, What, is_document_rid};
 pub use plan::ResumeFilter;

@@ -12,6 +12,7 @@ use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, Vie
 
 use crate::container::{Container, Range};
 use crate::database::Db;
+use crate::index::Pace;
 use crate::key::{self, ExpiryClass, PartitionPrefix};
 use crate::row::{self, Item, corrupt};
 use crate::transaction::{Found, Transaction, expiry_row};
@@ -28,8 +29,6 @@ pub struct Swept {
 
 /// How many documents one commit of the sweep touches.
 const CHUNK: usize = 256;
-/// How many commits re-indexing may do before it is time to look for stale documents again.
-const REINDEX_COMMITS: usize = 64;
 
 impl<S: RangeStore> Db<S> {
     /// Goes over all containers until everything is done that waited.
@@ -37,7 +36,7 @@ impl<S: RangeStore> Db<S> {
         let mut swept = Swept::default();
         loop {
             self.sweep_containers(&mut swept).await?;
-            if !self.reindex(REINDEX_COMMITS).await? {
+            if !self.reindex(Pace::ORDINARY).await? {
                 return Ok(swept);
             }
         }

@@ -106,7 +106,10 @@ impl<S: RangeStore> Metadata<'_, S> {
                 let body = request::object(self.body)?;
                 let replaced =
                     self.db.replace_container(database, name, &body, self.if_match()).await?;
-                Ok(Answer { index_progress: Some(INDEX_COMPLETE), ..written(200, &replaced) })
+                // Somebody else may have deleted it meanwhile.
+                let container = self.db.container(database, name);
+                let index_progress = container.and_then(|c| self.db.index_progress(&c)).ok();
+                Ok(Answer { index_progress, ..written(200, &replaced) })
             }
             _ => {
                 self.db.delete_container(database, name, self.if_match()).await?;
@@ -124,7 +127,7 @@ impl<S: RangeStore> Metadata<'_, S> {
             resource.body = Arc::new(body);
         }
         let mut answer = self.read(&resource);
-        answer.index_progress = Some(INDEX_COMPLETE);
+        answer.index_progress = Some(self.db.index_progress(container)?);
         if options.populate_quota || options.populate_statistics {
             let usage = self.db.container_usage(container)?;
             answer.quota = Some(Quota { documents: usage.documents, bytes: usage.bytes });
@@ -333,9 +336,6 @@ impl<S: RangeStore> Metadata<'_, S> {
         .charged(Charge::METADATA_READ))
     }
 }
-
-/// Index changes take effect at once.
-const INDEX_COMPLETE: u32 = 100;
 
 fn written(status: u16, resource: &Resource) -> Answer {
     Answer::resource(status, resource).charged(Charge::METADATA_WRITE)

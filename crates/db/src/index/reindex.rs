@@ -23,9 +23,23 @@ use crate::row::{IndexState, Indexed, Item, ItemHeader, RangeHeader, corrupt};
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 
-/// How many documents one commit brings over, and how large they may be together.
+/// How many documents one commit brings over at most, and how large they may be together.
 const CHUNK: usize = 200;
 const CHUNK_BYTES: usize = 512 * 1024;
+
+/// How much of the work is done at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many commits, then the caller decides whether to go on.
+    pub commits: usize,
+    /// At most so many documents with each of them.
+    pub documents: usize,
+}
+
+impl Pace {
+    /// What leaves others their turn and is still done soon.
+    pub const ORDINARY: Pace = Pace { commits: 64, documents: CHUNK };
+}
 
 /// How a range stands.
 enum Step {
@@ -38,13 +52,13 @@ enum Step {
 }
 
 impl<S: RangeStore> Db<S> {
-    /// Does a part of the work that changed indexing policies have left, at most so many commits. Says
-    /// whether there is more.
-    pub async fn reindex(&self, commits_max: usize) -> Result<bool> {
-        let mut left = commits_max;
+    /// Does a part of the work that changed indexing policies have left. Says whether there is more.
+    pub async fn reindex(&self, pace: Pace) -> Result<bool> {
+        let mut left = pace.commits;
+        let documents = pace.documents.clamp(1, CHUNK);
         let containers: Vec<_> = self.catalog.load().containers().cloned().collect();
         for container in containers.iter().filter(|container| !container.index.is_settled()) {
-            match self.reindex_container(container, &mut left).await {
+            match self.reindex_container(container, documents, &mut left).await {
                 // The container was deleted meanwhile.
                 Err(error) if error.kind == crate::Kind::NotFound => {}
                 other => other?,
@@ -56,14 +70,19 @@ impl<S: RangeStore> Db<S> {
         Ok(false)
     }
 
-    async fn reindex_container(&self, container: &Arc<Container>, left: &mut usize) -> Result<()> {
+    async fn reindex_container(
+        &self,
+        container: &Arc<Container>,
+        documents: usize,
+        left: &mut usize,
+    ) -> Result<()> {
         let mut is_stuck = false;
         for range in &container.ranges {
             loop {
                 if *left == 0 {
                     return Ok(());
                 }
-                match self.reindex_step(container, range).await? {
+                match self.reindex_step(container, range, documents).await? {
                     Step::Done => break,
                     Step::Moved => *left -= 1,
                     Step::Stuck => {
@@ -84,7 +103,12 @@ impl<S: RangeStore> Db<S> {
     }
 
     /// One commit that brings a range nearer to the newest definition.
-    async fn reindex_step(&self, container: &Arc<Container>, range: &Range) -> Result<Step> {
+    async fn reindex_step(
+        &self,
+        container: &Arc<Container>,
+        range: &Range,
+        documents: usize,
+    ) -> Result<Step> {
         let header = self.range_header(range)?;
         let newest = container.index.newest.number;
         if header.indexed.is_settled() {
@@ -96,7 +120,7 @@ impl<S: RangeStore> Db<S> {
                 Begin { container: container.clone(), to: newest, now_s: self.clock.now_s() };
             return settled(self.store.submit(range.storage, begin).await);
         }
-        let step = self.advance(container, range, CHUNK).await?;
+        let step = self.advance(container, range, documents).await?;
         // Together they may be too much for one commit, but one by one they are not.
         if matches!(step, Step::Stuck) { self.advance(container, range, 1).await } else { Ok(step) }
     }
@@ -162,11 +186,10 @@ impl<S: RangeStore> Db<S> {
                 done += IndexState::decode(&state)?.done.min(header.items);
             }
         }
-        if is_done {
+        if is_done || documents == 0 {
             return Ok(100);
         }
-        let percent = (done * 100).checked_div(documents).unwrap_or(0);
-        Ok(u32::try_from(percent).unwrap_or(0).min(99))
+        Ok(u32::try_from(done * 100 / documents).unwrap_or(0).min(99))
     }
 }
 

@@ -22,3 +22,6 @@ pub(crate) mod update;
 pub(crate) mod versions;
 
 pub use reindex::Pace;
+
+#[cfg(test)]
+mod tests;

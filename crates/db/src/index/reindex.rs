@@ -76,6 +76,10 @@ impl<S: RangeStore> Db<S> {
         documents: usize,
         left: &mut usize,
     ) -> Result<()> {
+        let version = self.version_of(container)?;
+        if container.index.is_stuck_at(version) {
+            return Ok(());
+        }
         let mut is_stuck = false;
         for range in &container.ranges {
             loop {
@@ -95,11 +99,22 @@ impl<S: RangeStore> Db<S> {
                 }
             }
         }
-        if !is_stuck {
+        if is_stuck {
+            container.index.stick_at(self.version_of(container)?);
+        } else {
             self.tidy_index(container).await?;
             container.index.settle();
         }
         Ok(())
+    }
+
+    /// A number that grows with every commit to a container.
+    fn version_of(&self, container: &Container) -> Result<u64> {
+        let mut version = 0;
+        for range in &container.ranges {
+            version += self.store.snapshot(range.storage)?.lsn();
+        }
+        Ok(version)
     }
 
     /// One commit that brings a range nearer to the newest definition.

@@ -10,7 +10,7 @@
 //!   in what is stored of the container.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use value::{Object, Value};
@@ -28,6 +28,9 @@ pub(crate) struct Index {
     versions: Arc<Versions>,
     /// Whether all ranges were seen to have come to the newest definition.
     is_settled: AtomicBool,
+    /// The version of the container at which they could not; trying again is of no use before something
+    /// has changed.
+    stuck_at: AtomicU64,
 }
 
 /// The definitions by number, for everybody who works on the container.
@@ -57,8 +60,11 @@ impl Index {
         let versions = definitions.into_iter();
         let versions =
             versions.map(|definition| Version { definition, is_started: false }).collect();
-        let versions = Arc::new(Versions(RwLock::new(versions)));
-        Index { newest, versions, is_settled: AtomicBool::new(false) }
+        Index::of(newest, Arc::new(Versions(RwLock::new(versions))))
+    }
+
+    fn of(newest: Arc<Definition>, versions: Arc<Versions>) -> Index {
+        Index { newest, versions, is_settled: AtomicBool::new(false), stuck_at: AtomicU64::new(0) }
     }
 
     /// The index after the policies have changed. `in_use` are the numbers that ranges name.
@@ -81,13 +87,14 @@ impl Index {
         versions.retain(|version| version.definition.number < number);
         versions.push(Version { definition: newest.clone(), is_started: false });
         drop(versions);
-        Ok(Index { newest, versions: self.versions.clone(), is_settled: AtomicBool::new(false) })
+        Ok(Index::of(newest, self.versions.clone()))
     }
 
     /// The same index, for a container that changed otherwise.
     fn unchanged(&self) -> Index {
-        let is_settled = AtomicBool::new(self.is_settled());
-        Index { newest: self.newest.clone(), versions: self.versions.clone(), is_settled }
+        let index = Index::of(self.newest.clone(), self.versions.clone());
+        index.is_settled.store(self.is_settled(), Ordering::Relaxed);
+        index
     }
 
     /// The same index without definitions that nobody needs; `None` if there are none such.
@@ -139,6 +146,14 @@ impl Index {
 
     pub(crate) fn settle(&self) {
         self.is_settled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stuck_at(&self, version: u64) -> bool {
+        self.stuck_at.load(Ordering::Relaxed) == version
+    }
+
+    pub(crate) fn stick_at(&self, version: u64) {
+        self.stuck_at.store(version, Ordering::Relaxed);
     }
 
     /// What is stored of the index with its container.

@@ -9,6 +9,8 @@ mod documents;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod index;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod plans;

@@ -80,12 +80,6 @@ impl PartitionPrefix {
         [&self.0[..], id.as_bytes()].concat()
     }
 
-    /// The beginning of all places of the partition, behind other bytes.
-    pub(crate) fn place_behind(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        bytes.extend_from_slice(&self.0);
-        bytes
-    }
-
     pub(crate) fn row(&self, kind: Kind) -> Vec<u8> {
         keyed(kind, &[&self.0])
     }

@@ -11,7 +11,7 @@ use query::{PathSegment, ScalarKind, Span};
 use ring::digest;
 use value::{Value, order};
 
-use crate::key::{Kind, PartitionPrefix};
+use crate::key::Kind;
 
 /// Names an index of a container: a hash of what it is over. Two policies that index the same path
 /// share its entries.
@@ -172,17 +172,6 @@ pub(crate) fn prefix(id: &IndexId) -> Vec<u8> {
 /// The keys of all entries of an index: inclusive from, exclusive to.
 pub(crate) fn all(id: &IndexId) -> (Vec<u8>, Vec<u8>) {
     let from = prefix(id);
-    let to = successor(from.clone());
-    (from, to)
-}
-
-/// The keys of the entries of an index that begin with these values, in one logical partition.
-pub(crate) fn in_partition(
-    id: &IndexId,
-    value: &[u8],
-    partition: &PartitionPrefix,
-) -> (Vec<u8>, Vec<u8>) {
-    let from = partition.place_behind([&prefix(id), value].concat());
     let to = successor(from.clone());
     (from, to)
 }

@@ -17,7 +17,7 @@ use ring::digest;
 use storage::{Direction, Snapshot};
 use value::Value;
 
-use super::entry::{IndexId, successor};
+use super::entry::IndexId;
 use crate::Result;
 use crate::key::{Kind, keyed};
 use crate::row::corrupt;
@@ -125,17 +125,10 @@ impl ShapeBuilder {
     }
 }
 
-/// The entry of a document under its shape.
+/// The entry of a document under its shape; with an empty place, what all entries of the shape begin
+/// with.
 pub(crate) fn entry(shape: ShapeId, place: &[u8]) -> Vec<u8> {
     keyed(Kind::Shape, &[&shape.0, place])
-}
-
-/// The keys of all documents of a shape: inclusive from, exclusive to. The place is what follows
-/// [`PLACE_AT`].
-pub(crate) fn run(shape: ShapeId) -> (Vec<u8>, Vec<u8>) {
-    let from = entry(shape, &[]);
-    let to = successor(from.clone());
-    (from, to)
 }
 
 /// Where the place of the document starts in the key of a shape's entry.

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use value::{Number, Object, Value};
 
@@ -41,6 +41,12 @@ pub(crate) type Evaluated<'e> = Result<Option<Cow<'e, Value>>, Error>;
 /// How many rows or elements are visited between two looks at the deadline.
 const STEPS_BETWEEN_CHECKS: u32 = 1024;
 
+/// How much memory is kept for the next identity.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// How many arguments of a function are held without allocating.
+const FEW: usize = 4;
+
 /// What evaluation needs besides the row.
 pub(crate) struct Context<'c> {
     now_ticks: i64,
@@ -52,6 +58,36 @@ pub(crate) struct Context<'c> {
     /// Bytes of values kept until the query ends.
     kept: Cell<usize>,
     steps: Cell<u32>,
+    scratch: Cell<Vec<u8>>,
+}
+
+/// Bytes to write to, empty at first. The memory goes back to the context, for the next one.
+pub(crate) struct Scratch<'c> {
+    home: &'c Cell<Vec<u8>>,
+    bytes: Vec<u8>,
+}
+
+impl Deref for Scratch<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Scratch<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        if self.bytes.capacity() <= SCRATCH_BYTES_MAX {
+            self.bytes.clear();
+            self.home.set(std::mem::take(&mut self.bytes));
+        }
+    }
 }
 
 impl<'c> Context<'c> {
@@ -64,7 +100,13 @@ impl<'c> Context<'c> {
             made: Cell::new(0),
             kept: Cell::new(0),
             steps: Cell::new(0),
+            scratch: Cell::new(Vec::new()),
         }
+    }
+
+    /// Room for the identity of a value, which is needed for a moment and for every row.
+    pub(crate) fn scratch(&self) -> Scratch<'_> {
+        Scratch { home: &self.scratch, bytes: self.scratch.take() }
     }
 
     /// Forgets what was made for the document before.
@@ -170,9 +212,9 @@ pub(crate) fn evaluate<'e>(
         }
         Scalar::Between(parts) => between(parts, env, context),
         Scalar::In(value, list) => within(value, list, env, context),
-        Scalar::InSet(value, set) => {
-            truth(evaluate(value, env, context)?.map(|value| is_in(&value, &set.identities)))
-        }
+        Scalar::InSet(value, set) => truth(
+            evaluate(value, env, context)?.map(|value| is_in(&value, &set.identities, context)),
+        ),
         Scalar::Like(like) => matches(like, env, context),
         Scalar::Call(function, arguments) => call(function, arguments, env, context),
         Scalar::Regex(call) => regex_call(call, env, context),
@@ -429,10 +471,10 @@ fn within<'e>(
     truth(Some(false))
 }
 
-fn is_in(value: &Value, set: &HashSet<Vec<u8>>) -> bool {
-    let mut key = Vec::new();
+fn is_in(value: &Value, set: &HashSet<Vec<u8>>, context: &Context<'_>) -> bool {
+    let mut key = context.scratch();
     identity(Some(value), &mut key);
-    set.contains(&key)
+    set.contains(&*key)
 }
 
 fn matches<'e>(like: &'e Like, env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {
@@ -470,11 +512,21 @@ fn call<'e>(
         }
         _ => {}
     }
-    let mut values = Vec::with_capacity(arguments.len());
-    for argument in arguments {
-        values.push(evaluate(argument, env, context)?);
-    }
-    let answer = apply(function, &values, context)?;
+    let answer = if arguments.len() <= FEW {
+        let mut values = [const { None }; FEW];
+        for (value, argument) in values.iter_mut().zip(arguments) {
+            *value = evaluate(argument, env, context)?;
+        }
+        let values: [Option<&Value>; FEW] = std::array::from_fn(|at| values[at].as_deref());
+        apply(function, &values[..arguments.len()], context)?
+    } else {
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            values.push(evaluate(argument, env, context)?);
+        }
+        let values: Vec<Option<&Value>> = values.iter().map(Option::as_deref).collect();
+        apply(function, &values, context)?
+    };
     if let Some(answer) = &answer {
         context.charge(size_bytes(answer))?;
     }
@@ -483,21 +535,31 @@ fn call<'e>(
 
 fn apply(
     function: &Function,
-    values: &[Option<Cow<'_, Value>>],
+    values: &[Option<&Value>],
     context: &Context<'_>,
 ) -> Result<Option<Value>, Error> {
     if let Body::Loose(body) = function.body {
-        let values: Vec<Option<&Value>> = values.iter().map(Option::as_deref).collect();
-        return Ok(body(&values));
+        return Ok(body(values));
     }
-    let Some(values) = values.iter().map(Option::as_deref).collect::<Option<Vec<&Value>>>() else {
+    if values.iter().any(Option::is_none) {
         return Ok(None);
+    }
+    // All are defined; where there are fewer than a few, nothing reads the rest.
+    let few: [&Value; FEW] =
+        std::array::from_fn(|at| values.get(at).copied().flatten().unwrap_or(&Value::Null));
+    let many: Vec<&Value>;
+    let values: &[&Value] = match values.len() {
+        count @ ..=FEW => &few[..count],
+        _ => {
+            many = values.iter().copied().flatten().collect();
+            &many
+        }
     };
     match function.body {
         Body::Number(body) => Ok(values[0].as_f64().map(|number| computed(body(number)))),
-        Body::Strict(body) => Ok(body(&values)),
-        Body::Contextual(body) => body(context, &values),
-        Body::Clocked(body) => Ok(body(context, &values)),
+        Body::Strict(body) => Ok(body(values)),
+        Body::Contextual(body) => body(context, values),
+        Body::Clocked(body) => Ok(body(context, values)),
         Body::Loose(_) | Body::Regex(_) | Body::Iif | Body::Choose => {
             unreachable!("these bodies were handled before")
         }

@@ -262,13 +262,13 @@ impl<'p> Execution<'p> {
         emit: &mut Emit<'_>,
     ) -> Flow {
         if self.plan.distinct {
-            let mut key = Vec::new();
+            let mut key = context.scratch();
             identity(Some(&value), &mut key);
-            let bytes = key.len();
-            if !self.seen.insert(key) {
+            if self.seen.contains(&*key) {
                 return MORE;
             }
-            self.keep(bytes, context)?;
+            self.keep(key.len(), context)?;
+            self.seen.insert(key.to_vec());
         }
         if self.skipped < self.skip {
             self.skipped += 1;
@@ -285,22 +285,10 @@ impl<'p> Execution<'p> {
     }
 
     fn group(&mut self, grouping: &'p Grouping, env: Env<'_>, context: &Context<'_>) -> Flow {
-        let mut identities = Vec::new();
-        let mut keys = Vec::with_capacity(grouping.keys.len());
-        for key in &grouping.keys {
-            let key = evaluate(key, env, context)?;
-            identity(key.as_deref(), &mut identities);
-            keys.push(key);
-        }
-        let position = match self.groups.positions.get(&identities) {
-            Some(position) => *position,
-            None => {
-                let keys: Vec<Option<Value>> =
-                    keys.into_iter().map(|key| key.map(Cow::into_owned)).collect();
-                let bytes = keys.iter().flatten().map(size_bytes).sum::<usize>();
-                self.keep(bytes + identities.len(), context)?;
-                self.groups.enter(identities, keys, grouping)
-            }
+        // Without keys there is one group, the first.
+        let position = match grouping.keys.is_empty() {
+            true => 0,
+            false => self.position(grouping, env, context)?,
         };
         for (at, aggregate) in grouping.aggregates.iter().enumerate() {
             if let Some(value) = evaluate(&aggregate.argument, env, context)?
@@ -310,6 +298,30 @@ impl<'p> Execution<'p> {
             }
         }
         MORE
+    }
+
+    /// The position of the group that a row belongs to; a new group is entered.
+    fn position(
+        &mut self,
+        grouping: &'p Grouping,
+        env: Env<'_>,
+        context: &Context<'_>,
+    ) -> Result<usize, Error> {
+        let mut identities = context.scratch();
+        let mut keys = Vec::with_capacity(grouping.keys.len());
+        for key in &grouping.keys {
+            let key = evaluate(key, env, context)?;
+            identity(key.as_deref(), &mut identities);
+            keys.push(key);
+        }
+        if let Some(position) = self.groups.positions.get(&*identities) {
+            return Ok(*position);
+        }
+        let keys: Vec<Option<Value>> =
+            keys.into_iter().map(|key| key.map(Cow::into_owned)).collect();
+        let bytes = keys.iter().flatten().map(size_bytes).sum::<usize>();
+        self.keep(bytes + identities.len(), context)?;
+        Ok(self.groups.enter(identities.to_vec(), keys, grouping))
     }
 
     fn finish_groups(

@@ -1,11 +1,10 @@
 //! What a query says about documents: necessary, never more, and exact where it claims to be.
 
+mod satisfies;
+
 use proptest::prelude::*;
-use query::{
-    ComputedProperty, Condition, Indexed, Limits, Options, PathSegment, Prepared, ScalarKind, Span,
-    Touched, prepare,
-};
-use std::ops::Bound;
+use query::{ComputedProperty, Indexed, Limits, Options, Prepared, Touched, prepare};
+use satisfies::satisfies;
 use value::{Document, Object, SystemProperties, Value};
 
 fn options() -> Options {
@@ -342,75 +341,6 @@ fn names_do_not_multiply_the_work() {
 
 // ---- the law ----
 
-/// The scalars at a path.
-fn scalars<'v>(value: &'v Value, path: &[PathSegment], out: &mut Vec<&'v Value>) {
-    match (path.split_first(), value) {
-        (None, Value::Array(_) | Value::Object(_)) => {}
-        (None, scalar) => out.push(scalar),
-        (Some((PathSegment::Property(name), rest)), value) => {
-            value.get(name).into_iter().for_each(|value| scalars(value, rest, out));
-        }
-        (Some((PathSegment::Element, rest)), Value::Array(items)) => {
-            items.iter().for_each(|item| scalars(item, rest, out));
-        }
-        (Some((PathSegment::Element, _)), _) => {}
-    }
-}
-
-fn lies_in(value: &Value, span: &Span) -> bool {
-    let same_type = |other: &Value| std::mem::discriminant(value) == std::mem::discriminant(other);
-    let order = |other: &Value| value::compare(Some(value), Some(other));
-    match span {
-        Span::Exactly(other) => value == other,
-        Span::Prefix(prefix) => value.as_str().is_some_and(|text| text.starts_with(prefix)),
-        Span::Kind(ScalarKind::Null) => value.is_null(),
-        Span::Kind(ScalarKind::Boolean) => value.as_bool().is_some(),
-        Span::Kind(ScalarKind::Number) => value.as_f64().is_some(),
-        Span::Kind(ScalarKind::String) => value.as_str().is_some(),
-        Span::Between { low, high } => {
-            assert!(!matches!((low, high), (Bound::Unbounded, Bound::Unbounded)));
-            let above = match low {
-                Bound::Included(low) => same_type(low) && order(low).is_ge(),
-                Bound::Excluded(low) => same_type(low) && order(low).is_gt(),
-                Bound::Unbounded => true,
-            };
-            let below = match high {
-                Bound::Included(high) => same_type(high) && order(high).is_le(),
-                Bound::Excluded(high) => same_type(high) && order(high).is_lt(),
-                Bound::Unbounded => true,
-            };
-            above && below
-        }
-    }
-}
-
-/// Whether a document satisfies a condition, found by looking at all of it.
-fn satisfies(document: &Value, condition: &Condition) -> bool {
-    let at = |names: &[String]| names.iter().try_fold(document, |value, name| value.get(name));
-    match condition {
-        Condition::Anything => true,
-        Condition::Nothing => false,
-        Condition::Holds { path, spans } => {
-            let computed;
-            let mut found = Vec::new();
-            match path {
-                Indexed::Path(path) => scalars(document, path, &mut found),
-                Indexed::Computed(_) => {
-                    let property = query::Computed::new(&options().computed_properties[0].query);
-                    computed = property.expect("the property is right").value(document);
-                    computed.iter().for_each(|value| scalars(value, &[], &mut found));
-                }
-            }
-            found.iter().any(|value| spans.iter().any(|span| lies_in(value, span)))
-        }
-        Condition::Defined(names) => at(names).is_some(),
-        Condition::Undefined(names) => at(names).is_none(),
-        Condition::Near { .. } => true,
-        Condition::All(conditions) => conditions.iter().all(|part| satisfies(document, part)),
-        Condition::Any(conditions) => conditions.iter().any(|part| satisfies(document, part)),
-    }
-}
-
 fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -557,7 +487,7 @@ proptest! {
         let condition = prepared.condition();
         for document in &documents {
             let is_kept = prepared.keeps(document).expect("the filter runs");
-            let is_satisfied = satisfies(document, condition);
+            let is_satisfied = satisfies(document, condition, &options().computed_properties);
             prop_assert!(!is_kept || is_satisfied, "{condition}\n{document}");
             if prepared.is_condition_exact() {
                 prop_assert_eq!(is_kept, is_satisfied, "exactly: {}\n{}", condition, document);
@@ -597,7 +527,8 @@ proptest! {
         for document in &documents {
             if has_rows(&prepared, document) {
                 let condition = prepared.condition();
-                prop_assert!(satisfies(document, condition), "{}\n{}", condition, document);
+                let is_satisfied = satisfies(document, condition, &options().computed_properties);
+                prop_assert!(is_satisfied, "{}\n{}", condition, document);
             }
         }
     }

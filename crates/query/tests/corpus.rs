@@ -6,7 +6,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a corpus that cannot be read is a failed test")]
 
+mod satisfies;
+
 use query::{CompositeKey, ComputedProperty, Limits, Options, RunError, prepare};
+use satisfies::satisfies;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
@@ -113,7 +116,13 @@ fn answer(case: &Value) -> Result<Vec<Value>, String> {
     let over_parts = prepared.run(parts.map(Ok::<Value, Infallible>));
     let full = documents.iter().map(|document| stored(document).to_value());
     let over_full = prepared.run(full.map(Ok::<Value, Infallible>));
+    // And so must the documents that satisfy the condition.
+    let computed = &options.computed_properties;
+    let condition = prepared.condition();
+    let chosen = documents.iter().filter(|document| satisfies(document, condition, computed));
+    let over_chosen = prepared.run(chosen.cloned().map(Ok::<Value, Infallible>));
     if !text(case, "query").to_ascii_uppercase().contains("RAND()") {
+        assert_eq!(over_chosen, Ok(whole.clone()), "{} needs {condition}", text(case, "query"));
         assert_eq!(
             over_parts,
             over_full,

@@ -247,8 +247,19 @@ fn write_varint(mut number: usize, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Takes a number off the front.
+/// Takes a number off the front. Most are one byte, and scans live from reading them.
+#[inline]
 fn read_varint(bytes: &mut &[u8]) -> Option<usize> {
+    if let Some((&byte, rest)) = bytes.split_first()
+        && byte < 0x80
+    {
+        *bytes = rest;
+        return Some(usize::from(byte));
+    }
+    read_long_varint(bytes)
+}
+
+fn read_long_varint(bytes: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     for shift in (0..35).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -287,6 +298,7 @@ impl Member<'_> {
 
 /// Reads an entry off the front of a table. `before` is the position of the brace or comma before
 /// the member.
+#[inline]
 fn read_member<'a>(table: &mut &'a [u8], before: usize, is_top: bool) -> Option<Member<'a>> {
     let tagged = read_varint(table)?;
     let value_length = read_varint(table)?;

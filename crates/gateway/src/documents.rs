@@ -34,7 +34,7 @@ impl<S: RangeStore> Documents<'_, S> {
         match action {
             Action::List => self.list().await,
             Action::Query => self.query(body).await,
-            Action::Plan => self.plan(body),
+            Action::Plan => self.plan(body).await,
             Action::Batch => self.batch(body).await,
             Action::Create => self.write(Write::Create { body: request::json(body)? }).await,
             Action::Upsert => self.write(Write::Upsert { body: request::json(body)? }).await,
@@ -146,10 +146,12 @@ impl<S: RangeStore> Documents<'_, S> {
         }
     }
 
-    fn plan(&self, body: &[u8]) -> Result<Answer, Refused> {
-        let (query, options) = (request::query(body)?, self.options);
-        let key = options.key.as_ref();
-        let plan = self.db.query_plan(self.container, &query, options.features, key)?;
+    async fn plan(&self, body: &[u8]) -> Result<Answer, Refused> {
+        let query = request::query(body)?;
+        let (db, container) = (self.db.clone(), self.container.clone());
+        let (features, key) = (self.options.features, self.options.key.clone());
+        let plan = move || db.query_plan(&container, &query, features, key.as_ref());
+        let plan = self.compute.run(plan).await??;
         Ok(Answer::json(200, plan.to_text()).charged(Charge::MINIMUM))
     }
 

@@ -490,7 +490,8 @@ fn resume_filter(body: &Value) -> Result<Option<ResumeFilter>> {
         None | Some(Value::Null) => return Ok(None),
         Some(filter) => filter,
     };
-    let malformed = |what: &str| Error::bad_request(format!("The 'resumeFilter' {what}: {filter}"));
+    let malformed =
+        |what: &str| Error::bad_request(format!("The 'resumeFilter' of a query {what}"));
     let values = filter.get("value").and_then(Value::as_array);
     let values = values.ok_or_else(|| malformed("needs an array 'value'"))?;
     let sort_key = |value: &Value| match value {
@@ -523,4 +524,44 @@ fn parameter(item: &Value) -> Result<(String, Value)> {
         Error::bad_request(format!("The query parameter '{name}' needs a 'value'"))
     })?;
     Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<Option<ResumeFilter>, &str>) {
+        let body = Value::parse(text.as_bytes()).unwrap();
+        match (resume_filter(&body), expected) {
+            (Ok(filter), Ok(expected)) => assert_eq!(filter, expected, "{text}"),
+            (Err(error), Err(expected)) => {
+                assert!(error.message.contains(expected), "{text}: {error}");
+            }
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn a_query_goes_on_where_the_client_says() {
+        check(r#"{}"#, Ok(None));
+        check(r#"{"resumeFilter":null}"#, Ok(None));
+        let values = vec![Some(Value::from("a")), None, Some(Value::Null)];
+        let filter = ResumeFilter { values, rid: Some("r".to_owned()), exclude: true };
+        check(
+            r#"{"resumeFilter":{"value":["a",[],null],"rid":"r","exclude":true}}"#,
+            Ok(Some(filter)),
+        );
+        let first = ResumeFilter { values: vec![Some(Value::from(1))], rid: None, exclude: false };
+        check(r#"{"resumeFilter":{"value":[1]}}"#, Ok(Some(first)));
+        for (text, expected) in [
+            (r#"{"resumeFilter":[]}"#, "needs an array"),
+            (r#"{"resumeFilter":{"value":[[1]]}}"#, "array or an object"),
+            (r#"{"resumeFilter":{"value":[{"type":"array","low":1,"high":2}]}}"#, "an object"),
+            (r#"{"resumeFilter":{"value":[1],"rid":1}}"#, "a string"),
+            (r#"{"resumeFilter":{"value":[1],"exclude":"x"}}"#, "a boolean"),
+        ] {
+            check(text, Err(expected));
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! ranges the corpus kept one for each case: it must be one of ours, or all there is.
 
 #![expect(clippy::unwrap_used, reason = "a corpus that cannot be read is a failed test")]
-#![expect(clippy::print_stderr, reason = "a test that could not run says so")]
 
 use query::{Distinct, Features, Limits, Options, PlanOptions, QueryPlan, Reach, plan_for_clients};
 use std::fs;

@@ -6,7 +6,7 @@
 //! client can drop rows.
 
 use super::text::lines;
-use super::{Distinct, Merge, MergeKey, QueryPlan};
+use super::{Distinct, MergeKey, QueryPlan};
 use crate::Error;
 use crate::aggregate::AggregateKind;
 use crate::plan::Plan;
@@ -14,6 +14,7 @@ use crate::same::is_same;
 use sql::{
     Collection, Count, Direction, Expr, ExprKind, Item, OrderBy, Page, Query, Selection, Span,
 };
+use std::collections::HashSet;
 use value::Number;
 
 /// Where clients put the condition from which they resume a sorted query.
@@ -55,6 +56,9 @@ pub(super) fn divide(query: &Query, bound: &Plan, is_pinned: bool) -> Result<Div
         (Some(_), _) => plan.top = bound.take,
         (None, Some(_)) => (plan.offset, plan.limit) = (Some(bound.skip), bound.take),
         (None, None) => {}
+    }
+    if has_aggregates && has_equal_names(&query.selection) {
+        return cannot("two of its results have the same name");
     }
     if !query.group_by.is_empty() {
         return grouped(query, plan);
@@ -284,28 +288,25 @@ fn payload(query: &Query, plan: &mut QueryPlan) -> Expr {
             None => expr.clone(),
         },
         Selection::List(items) => {
-            let mut payload = Vec::with_capacity(items.len());
-            for (name, expr) in members(items) {
-                let found = aggregate(&expr);
-                note_member(plan, &name, found.map(|(kind, _)| kind.into()));
-                let expr = found.map(|(kind, argument)| partial(&expr, kind, argument));
-                payload.push((name, expr));
+            let mut payload = members(items);
+            for (name, expr) in &mut payload {
+                let found = aggregate(expr);
+                plan.members.push((name.clone(), found.map(|(kind, _)| kind.into())));
+                if let Some((kind, argument)) = found {
+                    *expr = partial(expr, kind, argument);
+                }
             }
-            let expr = |(name, partial): (String, Option<Expr>), item: &Item| {
-                (name, partial.unwrap_or_else(|| item.expr.clone()))
-            };
-            let payload = payload.into_iter().zip(items).map(|(member, item)| expr(member, item));
-            Expr::new(ExprKind::Object(payload.collect()))
+            Expr::new(ExprKind::Object(payload))
         }
     }
 }
 
-/// Of two members with one name the later counts, in rows as in plans.
-fn note_member(plan: &mut QueryPlan, name: &str, merge: Option<Merge>) {
-    match plan.members.iter_mut().find(|(known, _)| known == name) {
-        Some(member) => member.1 = merge,
-        None => plan.members.push((name.to_owned(), merge)),
-    }
+/// Of two members with one name the later counts, if it is defined: nobody can tell who sees only
+/// parts of them.
+fn has_equal_names(selection: &Selection) -> bool {
+    let Selection::List(items) = selection else { return false };
+    let mut names = HashSet::new();
+    members(items).into_iter().any(|(name, _)| !names.insert(name))
 }
 
 /// `COUNT` over the distinct results of a subquery: the client counts what it finds distinct.

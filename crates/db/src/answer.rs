@@ -6,9 +6,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use query::{Condition, Prepared, RowKey, RunError, Touched};
+use query::{Condition, OrderBy, Prepared, RowKey, RunError, Touched};
 use storage::Snapshot;
-use value::Value;
+use value::{DocumentRid, Value};
 
 use crate::access::choose::{Choice, Chooser};
 use crate::access::lookup::{Found, Lookup, single_branch};
@@ -16,6 +16,8 @@ use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, 
 use crate::charge::Charge;
 use crate::continuation::{self, Cursor, Progress, Tie};
 use crate::documents::{FeedPage, PAGE_BYTES};
+use crate::explain::{self, Explanation, IndexUse, Way};
+use crate::plan::ResumeFilter;
 use crate::read::refused;
 use crate::row::Item;
 use crate::scan::{Reading, Scan, Start};
@@ -31,6 +33,10 @@ pub(crate) struct Asked<'q, P> {
     pub(crate) is_for_merging: bool,
     pub(crate) items_max: usize,
     pub(crate) cursor: Option<&'q Cursor>,
+    /// Whether an index is taken wherever one serves.
+    pub(crate) insists: bool,
+    /// Where the client itself says that the answer goes on.
+    pub(crate) resume: Option<&'q ResumeFilter>,
 }
 
 /// A page, and where the next one goes on.
@@ -56,7 +62,7 @@ impl<P: Snapshot> Asked<'_, P> {
         if !prepared.reads_documents() {
             return self.keyed(&Choice::Nothing);
         }
-        let chooser = Chooser::new(self.reading)?;
+        let chooser = Chooser::new(self.reading, self.insists)?;
         if let Some(count) = self.counted(&chooser)? {
             let mut page = PageBuilder::new(self);
             for row in prepared.answer_count(count).map_err(refused)? {
@@ -71,6 +77,78 @@ impl<P: Snapshot> Asked<'_, P> {
             (false, true) => self.distinct_ordered(&chooser),
             (false, false) => self.keyed(&chooser.choose(&self.condition, true)?),
         }
+    }
+
+    /// How the query is answered, without answering it.
+    pub(crate) fn explain(&self) -> Result<Explanation> {
+        let chooser = Chooser::new(self.reading, self.insists)?;
+        let order = self.prepared.order();
+        let along = chooser.along(&order, &self.condition)?;
+        let choice = chooser.choose(&self.condition, !order.is_empty())?;
+        let page = PageBuilder::new(self);
+        let along = match along {
+            Some(along)
+                if self.prepared.is_row_wise()
+                    && !order.is_empty()
+                    && self.pays_along(&along, &choice, &chooser, &page)? =>
+            {
+                Some(along)
+            }
+            _ => None,
+        };
+        let is_counted = self.counted(&chooser)?.is_some();
+        let mut counted = Vec::new();
+        explain::paths_of(self.prepared.condition(), &mut counted);
+        let way = match (&along, choice) {
+            _ if !self.prepared.reads_documents() => Way::Nothing,
+            _ if is_counted && counted.is_empty() => Way::Counter,
+            _ if is_counted => Way::CountedEntries(counted),
+            (Some(along), _) => Way::Along(explain::along_text(along)),
+            (None, Choice::Nothing) => Way::Nothing,
+            (None, Choice::Scan) => Way::Scan,
+            (None, Choice::Lookup { branches, also, entries }) => {
+                let indexes = branches.into_iter().map(|branch| branch.what).collect();
+                Way::Lookup { indexes, entries, also: also.len() }
+            }
+        };
+        let is_sorted_in_memory = along.is_none();
+        Ok(Explanation {
+            condition: self.condition.clone(),
+            way,
+            documents: chooser.scanned()?,
+            ranges: self.reading.at.len(),
+            is_streamed: self.prepared.is_row_wise() && (order.is_empty() || along.is_some()),
+            order,
+            is_sorted_in_memory,
+            index_use: self.index_use()?,
+            advice: self.prepared.advice(),
+        })
+    }
+
+    /// The indexes that the query's filter and order have, or lack.
+    pub(crate) fn index_use(&self) -> Result<IndexUse> {
+        let chooser = Chooser::new(self.reading, self.insists)?;
+        let mut index_use = IndexUse::default();
+        let order = self.prepared.order();
+        let mut paths = Vec::new();
+        explain::paths_of(self.prepared.condition(), &mut paths);
+        match &order[..] {
+            [] => {}
+            [only] => paths.extend(only.key.clone().filter(|key| !paths.contains(key))),
+            _ => {
+                let along = chooser.along(&order, &self.condition)?;
+                let composite = along.map(|along| explain::composite_spec(&along.paths));
+                index_use.used_composites.extend(composite);
+            }
+        }
+        for path in paths {
+            let list = match chooser.serves(&path) {
+                Some(_) => &mut index_use.used,
+                None => &mut index_use.potential,
+            };
+            list.push(explain::spec(&path));
+        }
+        Ok(index_use)
     }
 
     /// The number of documents, where it is known without looking at them.
@@ -180,9 +258,8 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let order = self.prepared.order();
         let along = chooser.along(&order, &self.condition)?;
-        let (tie, floor) = self.start(along.as_ref())?;
-        let terms =
-            Terms { prepared: self.prepared, order, tie, floor, memory_bytes_max: SORT_BYTES };
+        let terms = self.terms(along.as_ref())?;
+        let tie = terms.tie;
         let along = along.filter(|along| tie.is_rid() || along.natural_tie() == tie);
         let choice = chooser.choose(&self.condition, true)?;
         let along = match along {
@@ -202,25 +279,30 @@ impl<P: Snapshot> Asked<'_, P> {
     }
 
     /// What decides between equal keys, and where the page starts.
-    fn start(&self, along: Option<&Along>) -> Result<(Tie, Option<Floor>)> {
-        match self.cursor {
-            None => {
-                let is_descending = self.prepared.order().first().is_some_and(|by| by.descending);
-                let tie = match (self.is_for_merging, along) {
-                    (true, _) if is_descending => Tie::RidDescending,
-                    (true, _) => Tie::Rid,
-                    (false, Some(along)) => along.natural_tie(),
-                    (false, None) if is_descending => Tie::PlaceDescending,
-                    (false, None) => Tie::Place,
-                };
-                Ok((tie, None))
-            }
+    fn terms(&self, along: Option<&Along>) -> Result<Terms<'_>> {
+        let order = self.prepared.order();
+        let is_descending = order.first().is_some_and(|by| by.descending);
+        let mut floors = Vec::new();
+        let tie = match self.cursor {
+            None => match (self.is_for_merging, along) {
+                (true, _) if is_descending => Tie::RidDescending,
+                (true, _) => Tie::Rid,
+                (false, Some(along)) => along.natural_tie(),
+                (false, None) if is_descending => Tie::PlaceDescending,
+                (false, None) => Tie::Place,
+            },
             Some(Cursor { progress: Progress::Sorted { keys, tie, tied }, rows_taken, .. }) => {
                 let (keys, tied) = (keys.clone(), Some(tied.clone()));
-                Ok((*tie, Some(Floor { keys, tied, inclusive: rows_taken.is_some() })))
+                floors.push(Floor { keys, tied, inclusive: rows_taken.is_some() });
+                *tie
             }
-            Some(_) => Err(continuation::invalid()),
+            Some(_) => return Err(continuation::invalid()),
+        };
+        if let Some(resume) = self.resume {
+            floors.push(resumed(resume, &order)?);
         }
+        let memory_bytes_max = SORT_BYTES;
+        Ok(Terms { prepared: self.prepared, order, tie, floors, memory_bytes_max })
     }
 
     /// Whether walking along an index is likely to look at less than finding and sorting.
@@ -231,6 +313,9 @@ impl<P: Snapshot> Asked<'_, P> {
         chooser: &Chooser<'_, P>,
         page: &PageBuilder,
     ) -> Result<bool> {
+        if chooser.insists() {
+            return Ok(true);
+        }
         let wanted = page.wanted() as u64;
         let scanned = chooser.scanned()?;
         let found = match choice {
@@ -265,7 +350,7 @@ impl<P: Snapshot> Asked<'_, P> {
         while let Some(candidate) = walk.next(self.prepared.touched())? {
             page.loaded(&candidate.item);
             let rank = self.rank(&candidate, terms)?;
-            let is_wanted = terms.floor.as_ref().is_none_or(|f| f.admits(&rank, terms.tie));
+            let is_wanted = terms.admits(&rank);
             if is_wanted && lowest.takes(&rank) && !self.rows_of(&candidate)?.is_empty() {
                 let (slice, place) = walk.whereabouts(&candidate.origin, self.reading);
                 lowest.push(Ranked { rank, slice, place, item: None })?;
@@ -308,13 +393,12 @@ impl<P: Snapshot> Asked<'_, P> {
                 let candidate =
                     Candidate::new(Origin::Place(ranked.place), item, self.touched_rows());
                 let rows = self.rows_of(&candidate)?;
-                let is_resumed = self.cursor.is_some_and(|_| {
-                    let floor = terms.floor.as_ref();
-                    floor.is_some_and(|floor| {
-                        floor.keys == ranked.rank.keys
-                            && floor.tied.as_ref() == Some(&ranked.rank.tied)
-                    })
-                });
+                let is_resumed = match self.cursor.map(|cursor| &cursor.progress) {
+                    Some(Progress::Sorted { keys, tied, .. }) => {
+                        *keys == ranked.rank.keys && *tied == ranked.rank.tied
+                    }
+                    _ => false,
+                };
                 let skipped = if is_resumed { self.rows_taken() } else { 0 };
                 let is_short = ranked.rank.keys.len() <= CUT_KEYS_MAX;
                 for (number, row) in rows.into_iter().enumerate().skip(skipped) {
@@ -369,10 +453,8 @@ impl<P: Snapshot> Asked<'_, P> {
         if page.is_satisfied() {
             return Ok(page.finish(None));
         }
-        let (tie, floor) = self.start(None)?;
-        let order = self.prepared.order();
-        let terms =
-            Terms { prepared: self.prepared, order, tie, floor, memory_bytes_max: SORT_BYTES };
+        let terms = self.terms(None)?;
+        let tie = terms.tie;
         let mut firsts: HashMap<RowKey, (Rank, Bytes)> = HashMap::new();
         let mut bytes = 0;
         let mut walk = Walk::new(self.reading, &chooser.choose(&self.condition, true)?);
@@ -401,9 +483,8 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let mut rows: Vec<(Rank, Bytes)> = firsts.into_values().collect();
         rows.sort_by(|(left, _), (right, _)| left.compare(right, tie));
-        let beyond = |rank: &Rank| terms.floor.as_ref().is_none_or(|f| f.admits(rank, tie));
         let mut previous: Option<Rank> = None;
-        for (rank, row) in rows.into_iter().filter(|(rank, _)| beyond(rank)) {
+        for (rank, row) in rows.into_iter().filter(|(rank, _)| terms.admits(rank)) {
             if let Offered::Full = page.offer(|| row.clone()) {
                 if let Some(previous) = &previous {
                     let next = page.cursor(terms.progress(previous), None);
@@ -475,6 +556,27 @@ impl Terms<'_> {
     }
 }
 
+/// Where an answer goes on that a client resumes in its own words.
+fn resumed(resume: &ResumeFilter, order: &[OrderBy]) -> Result<Floor> {
+    if resume.values.len() != order.len() {
+        return Err(Error::bad_request(format!(
+            "the resume filter has {} values, and the query orders by {}",
+            resume.values.len(),
+            order.len()
+        )));
+    }
+    let rid = match &resume.rid {
+        None => None,
+        Some(text) => {
+            let rid = DocumentRid::parse(text);
+            Some(rid.map_err(|_| Error::bad_request("the resume filter names no document"))?)
+        }
+    };
+    let tied = rid.map(|rid| rid.ordinal.to_be_bytes().to_vec());
+    let keys = sort_keys(&resume.values, order);
+    Ok(Floor { keys, tied, inclusive: !resume.exclude })
+}
+
 fn too_large() -> Error {
     Error::bad_request(
         "the result of the query is too large to be sorted and made distinct; narrow the query",
@@ -513,7 +615,7 @@ impl Origin {
 
 impl Candidate {
     fn new(origin: Origin, item: Item, touched: &Touched) -> Candidate {
-        let document = selected(&item, touched);
+        let document = item.document.select(touched);
         Candidate { origin, item, document }
     }
 }
@@ -667,9 +769,4 @@ impl PageBuilder {
     fn finish(self, next: Option<Cursor>) -> Answered {
         Answered { feed: self.feed, next }
     }
-}
-
-/// The parts of a document that a query looks at.
-fn selected(item: &Item, _touched: &Touched) -> Value {
-    item.document.to_value()
 }

@@ -10,6 +10,7 @@ use crate::charge::Charge;
 use crate::container::{Container, Range};
 use crate::continuation::{self, Cursor, Progress, Subject};
 use crate::database::Db;
+use crate::explain::IndexUse;
 use crate::key::{self, PartitionPrefix};
 use crate::row::{self, Item};
 use crate::scan::{Scope, Start};
@@ -110,6 +111,10 @@ pub struct FeedPage {
     pub loaded_documents: u64,
     /// The size of the documents that were read.
     pub loaded_bytes: u64,
+    /// Which indexes a query uses, where the client wants to know.
+    pub index_use: Option<IndexUse>,
+    /// The ids of the service's advice on the query.
+    pub advice: Vec<&'static str>,
 }
 
 /// Which page of a feed a client wants.
@@ -119,6 +124,11 @@ pub struct Page {
     pub items_max: Option<usize>,
     /// What the page before gave.
     pub continuation: Option<String>,
+    /// Whether the client wants to know which indexes a query uses.
+    pub tell_indexes: bool,
+    /// Whether a query takes an index wherever one serves, also where a scan is cheaper. The answer
+    /// is the same; tests hold it to that.
+    pub insist_on_indexes: bool,
 }
 
 /// How a commit ended, and where; a fault of the storage has no place.

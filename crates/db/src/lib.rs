@@ -17,6 +17,7 @@ mod document;
 mod documents;
 mod encryption_key;
 mod error;
+mod explain;
 mod index;
 mod key;
 mod load;
@@ -51,6 +52,7 @@ pub use documents::{
     BatchOperation, BatchOutcome, Failure, FeedPage, OperationResult, Outcome, Page,
 };
 pub use error::{Error, Kind, Result};
+pub use explain::IndexUse;
 pub use index::Pace;
 pub use offer::{Migrate, Throughput};
 pub use permission::{Access, Grant, What, is_document_rid};

@@ -18,6 +18,7 @@ use crate::container::Container;
 use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::documents::{Failure, FeedPage, PAGE_ITEMS, Page};
+use crate::plan::ResumeFilter;
 use crate::policy::{CompositePath, Geospatial, IndexingMode, Order, Segment, Step};
 use crate::resource::Resource;
 use crate::scan::{READING_MS, Scope};
@@ -31,6 +32,8 @@ pub struct QueryText {
     pub text: String,
     /// The values of its parameters, named with their `@`.
     pub parameters: Vec<(String, Value)>,
+    /// Where a sorted query goes on, where the client says so itself.
+    pub resume: Option<ResumeFilter>,
 }
 
 impl QueryText {
@@ -69,8 +72,48 @@ impl<S: RangeStore> Db<S> {
         page: &Page,
         session: Option<&Session>,
     ) -> Result<FeedPage, Failure> {
+        let identity = query.identity();
+        let subject = Subject { container: container.rid, query: &identity };
+        let cursor = page.continuation.as_deref();
+        let cursor =
+            cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
+        let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
+        self.ask(container, query, scope, session, |asked| {
+            let insists = page.insist_on_indexes;
+            let asked = Asked { items_max, cursor: cursor.as_ref(), insists, ..asked };
+            let answered = asked.answer()?;
+            let continuation = answered.next.map(|cursor| cursor.sign(&self.signing, &subject));
+            let index_use = page.tell_indexes.then(|| asked.index_use()).transpose()?;
+            let advice = asked.prepared.advice();
+            Ok(FeedPage { continuation, index_use, advice, ..answered.feed })
+        })
+    }
+
+    /// Tells how a query would be answered, as JSON for people to read.
+    pub fn explain(
+        &self,
+        container: &Arc<Container>,
+        query: &QueryText,
+        scope: &Scope,
+        session: Option<&Session>,
+    ) -> Result<Value, Failure> {
+        self.ask(container, query, scope, session, |asked| Ok(asked.explain()?.to_value()))
+    }
+
+    /// Makes a query ready to be answered.
+    fn ask<T>(
+        &self,
+        container: &Arc<Container>,
+        query: &QueryText,
+        scope: &Scope,
+        session: Option<&Session>,
+        then: impl FnOnce(Asked<'_, S::Snapshot>) -> Result<T>,
+    ) -> Result<T, Failure> {
         let prepared = self.prepare(query, Some(container))?;
         check_order(container, &prepared)?;
+        if query.resume.is_some() && prepared.order().is_empty() {
+            return Err(Error::bad_request("only a query with ORDER BY has a resume filter").into());
+        }
         let definition = &container.policies.partition_key;
         let parts = match &scope.key {
             None => Some(routing::ranges(definition, &query.text, &query.parameters)),
@@ -91,28 +134,22 @@ impl<S: RangeStore> Db<S> {
             )
             .into());
         }
-        let identity = query.identity();
-        let subject = Subject { container: container.rid, query: &identity };
-        let cursor = page.continuation.as_deref();
-        let cursor =
-            cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         let reading = self.reading(container, scope, parts.as_deref(), session)?;
         let key = match parts.as_deref() {
             Some([part]) => part.key.as_ref(),
             Some(_) => None,
             None => scope.key.as_ref(),
         };
-        let asked = Asked {
+        Ok(then(Asked {
             prepared: &prepared,
             reading: &reading,
             condition: choose::with_key(prepared.condition(), container, key),
-            is_for_merging: scope.range.is_some() || scope.epk.is_some(),
-            items_max: page.items_max.unwrap_or(PAGE_ITEMS).max(1),
-            cursor: cursor.as_ref(),
-        };
-        let answered = asked.answer()?;
-        let continuation = answered.next.map(|cursor| cursor.sign(&self.signing, &subject));
-        Ok(FeedPage { continuation, ..answered.feed })
+            is_for_merging: scope.range.is_some() || scope.epk.is_some() || query.resume.is_some(),
+            items_max: PAGE_ITEMS,
+            cursor: None,
+            insists: false,
+            resume: query.resume.as_ref(),
+        })?)
     }
 
     /// Runs a query over databases, containers, offers and the like.

@@ -6,18 +6,16 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use db::{Address, Charge, Container, Db, Error, FeedPage, Result, Write};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use storage::RangeStore;
 use value::Patch;
 
 use crate::batch::{self, Batch};
 use crate::compute::Compute;
-use crate::request::{self, Action, IndexMetrics, Options};
-use crate::response::{Answer, QueryHeaders, Refused};
+use crate::query_headers::query_headers;
+use crate::request::{self, Action, Options};
+use crate::response::{Answer, Refused};
 use crate::router::ContainerPath;
 
 /// Where requests about the documents of one container are answered.
@@ -117,33 +115,20 @@ impl<S: RangeStore> Documents<'_, S> {
     async fn query(&self, body: &[u8]) -> Result<Answer, Refused> {
         let query = request::query(body)?;
         let (db, container) = (self.db.clone(), self.container.clone());
-        let (scope, page) = (self.options.scope(), self.options.page.clone());
+        let (scope, mut page) = (self.options.scope(), self.options.page.clone());
         let session = self.options.session.clone();
+        if self.options.explain {
+            let run = move || db.explain(&container, &query, &scope, session.as_ref());
+            let explanation = self.compute.run(run).await??;
+            return Ok(Answer::json(200, explanation.to_text()).charged(Charge::MINIMUM));
+        }
+        page.tell_indexes = self.options.index_metrics.is_some();
         let started = tokio::time::Instant::now();
         let run = move || db.query(&container, &query, &scope, &page, session.as_ref());
         let feed = self.compute.run(run).await??;
         let took_ms = started.elapsed().as_secs_f64() * 1_000.0;
-        let query = self.query_headers(&feed, took_ms);
+        let query = query_headers(self.options, &feed, took_ms);
         Ok(Answer { query, ..self.feed(feed) })
-    }
-
-    fn query_headers(&self, feed: &FeedPage, took_ms: f64) -> QueryHeaders {
-        let metrics = || {
-            let bytes: usize = feed.rows.iter().map(Bytes::len).sum();
-            // No semicolon at the end: the JavaScript SDK would take it for a broken figure.
-            format!(
-                "totalExecutionTimeInMs={took_ms:.2};outputDocumentCount={};\
-                 outputDocumentSize={bytes}",
-                feed.rows.len()
-            )
-        };
-        let options = self.options;
-        QueryHeaders {
-            metrics: options.query_metrics.then(metrics),
-            index_utilization: options.index_metrics.map(no_index_used),
-            // A missing header would send .NET back to the start of the query.
-            requires_distribution: options.optimistic_direct.then_some(false),
-        }
     }
 
     async fn plan(&self, body: &[u8]) -> Result<Answer, Refused> {
@@ -190,23 +175,6 @@ pub(crate) fn feed_body(owner_rid: &str, plural: &str, rows: &[Bytes]) -> Vec<u8
     }
     out.extend(format!("],\"_count\":{}}}", rows.len()).as_bytes());
     out
-}
-
-/// What is said about indexes while queries do not use any.
-fn no_index_used(encoding: IndexMetrics) -> String {
-    match encoding {
-        IndexMetrics::Base64 => STANDARD.encode(concat!(
-            r#"{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"#,
-            r#""UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}"#,
-        )),
-        IndexMetrics::UrlEncoded => {
-            let json = concat!(
-                r#"{"Utilized":{"SingleIndexes":[],"CompositeIndexes":[]},"#,
-                r#""Potential":{"SingleIndexes":[],"CompositeIndexes":[]}}"#,
-            );
-            utf8_percent_encode(json, NON_ALPHANUMERIC).to_string()
-        }
-    }
 }
 
 /// How the last segment of a path addresses a document: by resource id if everything before it does,

@@ -47,6 +47,7 @@ names! {
     EnableLowPrecision = "x-ms-documentdb-query-enable-low-precision-order-by";
     EnableScan = "x-ms-documentdb-query-enable-scan";
     EndEpk = "x-ms-end-epk";
+    Explain = "x-orrery-explain";
     ExpirySeconds = "x-ms-documentdb-expiry-seconds";
     IfMatch = "if-match";
     IfNoneMatch = "if-none-match";
@@ -73,6 +74,7 @@ names! {
     PostTriggers = "x-ms-documentdb-post-trigger-include";
     PreTriggers = "x-ms-documentdb-pre-trigger-include";
     Prefer = "prefer";
+    QueryAdvice = "x-ms-cosmos-populatequeryadvice";
     RangeId = "x-ms-documentdb-partitionkeyrangeid";
     ReadConsistency = "x-ms-cosmos-read-consistency-strategy";
     ReadKeyType = "x-ms-read-key-type";

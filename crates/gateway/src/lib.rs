@@ -22,6 +22,7 @@ mod listen;
 mod metadata;
 mod metrics;
 mod operator;
+mod query_headers;
 mod request;
 mod response;
 pub mod router;

@@ -111,6 +111,9 @@ pub(crate) struct Options {
     pub populate_statistics: bool,
     pub query_metrics: bool,
     pub index_metrics: Option<IndexMetrics>,
+    pub query_advice: bool,
+    /// The client wants to know how a query would be answered, not the answer.
+    pub explain: bool,
     /// .NET's shortcut for queries of one partition.
     pub optimistic_direct: bool,
     /// What the client can do with the rows of several ranges.
@@ -196,6 +199,8 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
         populate_statistics: headers.flag(Name::PopulateStatistics)?,
         query_metrics: headers.flag(Name::PopulateQueryMetrics)?,
         index_metrics: headers.index_metrics()?,
+        query_advice: headers.flag(Name::QueryAdvice)?,
+        explain: headers.flag(Name::Explain)?,
         optimistic_direct: headers.flag(Name::OptimisticDirect)?,
         features: Features::parse(headers.text(Name::SupportedFeatures)?.unwrap_or("")),
         // Every SDK but one says which it wants; what is not said is the safe one.
@@ -347,7 +352,8 @@ impl Headers<'_> {
             }
         };
         let continuation = self.said(Name::Continuation)?;
-        Ok(Page { items_max, continuation: continuation.map(str::to_owned) })
+        let continuation = continuation.map(str::to_owned);
+        Ok(Page { items_max, continuation, ..Page::default() })
     }
 
     fn throughput(&self) -> Result<Option<Throughput>> {
@@ -458,7 +464,7 @@ pub(crate) fn object(body: &[u8]) -> Result<Object> {
 pub(crate) fn query(body: &[u8]) -> Result<QueryText> {
     let body = json(body)?;
     if let Value::String(text) = body {
-        return Ok(QueryText { text, parameters: Vec::new() });
+        return Ok(QueryText { text, ..QueryText::default() });
     }
     let text = body.get("query").and_then(Value::as_str).ok_or_else(|| {
         Error::bad_request("The body of a query needs the property 'query' with its text")
@@ -473,14 +479,8 @@ pub(crate) fn query(body: &[u8]) -> Result<QueryText> {
         }
         Some(_) => return Err(Error::bad_request("The parameters of a query must be an array")),
     }
-    // TODO: hand the filter to the query. Until then it is refused: without it the client would get
-    // rows again that it has.
-    if resume_filter(&body)?.is_some() {
-        return Err(Error::bad_request(
-            "not served by this version of Orrery: resuming a query with 'resumeFilter'",
-        ));
-    }
-    Ok(QueryText { text: text.to_owned(), parameters })
+    let resume = resume_filter(&body)?;
+    Ok(QueryText { text: text.to_owned(), parameters, resume })
 }
 
 /// Reads where a sorted query is to go on:

@@ -78,6 +78,7 @@ pub(crate) struct OfferState {
 pub(crate) struct QueryHeaders {
     pub metrics: Option<String>,
     pub index_utilization: Option<String>,
+    pub advice: Option<String>,
     /// For the optimistic mode of .NET: whether the client must take the distributed road.
     pub requires_distribution: Option<bool>,
 }
@@ -206,6 +207,7 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
     out.number(INDEX_PROGRESS, answer.index_progress);
     out.text(QUERY_METRICS, answer.query.metrics);
     out.text(INDEX_UTILIZATION, answer.query.index_utilization);
+    out.text(QUERY_ADVICE, answer.query.advice);
     let distribution = answer.query.requires_distribution;
     out.text(
         REQUIRES_DISTRIBUTION,
@@ -281,6 +283,7 @@ const INDEX_PROGRESS: HeaderName =
     HeaderName::from_static("x-ms-documentdb-collection-index-transformation-progress");
 const QUERY_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
 const INDEX_UTILIZATION: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
+const QUERY_ADVICE: HeaderName = HeaderName::from_static("x-ms-cosmos-query-advice");
 const REQUIRES_DISTRIBUTION: HeaderName =
     HeaderName::from_static("x-ms-cosmos-query-requiresdistribution");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");

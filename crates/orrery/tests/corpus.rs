@@ -275,7 +275,7 @@ async fn ask<K: Keeping>(
     items_max: Option<usize>,
 ) -> Result<Vec<Value>, Refusal> {
     let mut rows = Vec::new();
-    let mut page = Page { items_max, continuation: None };
+    let mut page = Page { items_max, continuation: None, ..Page::default() };
     loop {
         let (container, query) = (container.to_owned(), case.query.clone());
         let request = Request::Query { container, query, key: None, page: page.clone() };

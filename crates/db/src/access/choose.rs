@@ -37,6 +37,8 @@ pub(crate) enum Choice {
 pub(crate) struct Chooser<'r, P> {
     reading: &'r Reading<P>,
     usable: Vec<Usable>,
+    /// Whether an index is taken wherever one serves, at any cost.
+    insists: bool,
 }
 
 /// Looking up one document costs about as much as passing over so many in a scan.
@@ -47,13 +49,17 @@ const COUNTS: [usize; 5] = [16, 64, 512, 4_096, 32_768];
 const BRANCHES_MAX: usize = 32;
 
 impl<'r, P: Snapshot> Chooser<'r, P> {
-    pub(crate) fn new(reading: &'r Reading<P>) -> Result<Self> {
+    pub(crate) fn new(reading: &'r Reading<P>, insists: bool) -> Result<Self> {
         let usable = reading
             .slices
             .iter()
             .map(|slice| state::usable(&reading.container, &slice.snapshot))
             .collect::<Result<_>>()?;
-        Ok(Chooser { reading, usable })
+        Ok(Chooser { reading, usable, insists })
+    }
+
+    pub(crate) fn insists(&self) -> bool {
+        self.insists
     }
 
     /// The index over something, if every slice has it.
@@ -129,7 +135,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let direction = if descending { Direction::Backward } else { Direction::Forward };
         let layout = SINGLE.to_vec();
         let fixed = Vec::new();
-        Ok(Some(Along { id, direction, layout, fixed, fixed_count: 0, runs, others }))
+        let paths = vec![(what.clone(), false)];
+        Ok(Some(Along { id, paths, direction, layout, fixed, fixed_count: 0, runs, others }))
     }
 
     /// The entries that can be counted in place of documents: those of a path on which a document
@@ -159,6 +166,10 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         };
         let scanned = self.scanned()?;
         match found.entries {
+            entries if self.insists => {
+                let also = self.also(condition, &found);
+                Ok(Choice::Lookup { branches: found.branches, also, entries })
+            }
             Some(entries) if entries as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
             None if COUNTS[COUNTS.len() - 1] as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
             None if is_whole && self.is_broad(&found.branches, scanned)? => Ok(Choice::Scan),
@@ -221,7 +232,12 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                         None => is_served = false,
                     }
                 }
-                let is_served = is_served && branches.len() <= BRANCHES_MAX;
+                // What a computed property is, a document alone does not tell, and then not either
+                // whether another branch has given it.
+                let is_computed = |branch: &Branch| matches!(branch.what, Indexed::Computed(_));
+                let is_served = is_served
+                    && branches.len() <= BRANCHES_MAX
+                    && (branches.len() == 1 || !branches.iter().any(is_computed));
                 Ok(is_served.then_some(Resolved { branches, entries: None }))
             }
             Condition::Anything
@@ -329,8 +345,11 @@ fn along_composite(composite: &Composite, order: &[OrderBy], parts: &[Condition]
         }
     }
     let end = entry::successor(prefix.clone());
+    let is_descending = |component: &Component| *component == Component::Descending;
+    let descending = composite.components.iter().map(is_descending);
     Some(Along {
         id: composite.id,
+        paths: composite.paths.iter().cloned().zip(descending).collect(),
         direction: if is_reversed { Direction::Backward } else { Direction::Forward },
         layout: composite.components.clone(),
         fixed,

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Bound;
 
-use query::{OrderBy, Prepared};
+use query::{Indexed, OrderBy, Prepared};
 use storage::{Direction, Snapshot};
 use value::{Value, order};
 
@@ -121,6 +121,8 @@ pub(crate) fn tied(tie: Tie, place: &[u8], item: &Item) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Along {
     pub(crate) id: IndexId,
+    /// What the index is over, and whether it has the greatest first.
+    pub(crate) paths: Vec<(Indexed, bool)>,
     pub(crate) direction: Direction,
     /// How the values of an entry are laid out.
     pub(crate) layout: Vec<Component>,
@@ -155,14 +157,21 @@ pub(crate) struct Terms<'r> {
     pub(crate) prepared: &'r Prepared,
     pub(crate) order: Vec<OrderBy>,
     pub(crate) tie: Tie,
-    pub(crate) floor: Option<Floor>,
+    /// Where the answer begins; where there are two, at the one that lies further on.
+    pub(crate) floors: Vec<Floor>,
     /// How many bytes of ranks may be held at once.
     pub(crate) memory_bytes_max: usize,
 }
 
 impl Terms<'_> {
-    fn admits(&self, rank: &Rank) -> bool {
-        self.floor.as_ref().is_none_or(|floor| floor.admits(rank, self.tie))
+    /// Whether a document of this rank is part of the answer.
+    pub(crate) fn admits(&self, rank: &Rank) -> bool {
+        self.floors.iter().all(|floor| floor.admits(rank, self.tie))
+    }
+
+    /// The floor that lies furthest on, as far as keys tell.
+    fn floor(&self) -> Option<&Floor> {
+        self.floors.iter().max_by(|left, right| left.keys.cmp(&right.keys))
     }
 
     fn rank(&self, place: &[u8], item: &Item) -> Result<Rank> {
@@ -325,7 +334,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
     /// The key at which the entries of the floor lie: of its values, and where entries are in the
     /// order of the answer also of its place.
     fn floor_key(&self) -> Option<Vec<u8>> {
-        let floor = self.terms.floor.as_ref()?;
+        let floor = self.terms.floor()?;
         let values = values_of(&floor.keys, &self.terms.order)?;
         let mut key = entry::prefix(&self.along.id);
         key.extend_from_slice(&self.along.fixed);
@@ -428,7 +437,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
         if self.along.direction == Direction::Backward {
             invert(&mut keys);
         }
-        if self.terms.floor.as_ref().is_some_and(|floor| floor.keys > keys) {
+        if self.terms.floor().is_some_and(|floor| floor.keys > keys) {
             return Ok(());
         }
         let shapes = self.shapes(None);
@@ -444,7 +453,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             }
             return self.gather(found);
         }
-        let floor = self.terms.floor.as_ref().filter(|floor| floor.keys == keys);
+        let floor = self.terms.floor().filter(|floor| floor.keys == keys);
         let place = floor.and_then(|floor| floor.tied.as_deref());
         self.missing = Some(Places::new(slice, &shapes, self.along.direction, place));
         Ok(())

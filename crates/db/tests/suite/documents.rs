@@ -1177,14 +1177,14 @@ async fn a_feed_goes_on_although_its_last_document_is_gone() {
         documents.must(X, create(&format!(r#"{{"id":"{id}","pk":"x"}}"#))).await;
     }
     let (db, container) = (&documents.db, &documents.container);
-    let page = Page { items_max: Some(2), continuation: None };
+    let page = Page { items_max: Some(2), continuation: None, ..Page::default() };
     let first = db.read_feed(container, &Scope::default(), &page, None).unwrap();
     assert_eq!(first.rows.len(), 2);
     documents.must(X, delete("c")).await;
     for id in ["b", "d"] {
         documents.must(X, create(&format!(r#"{{"id":"{id}","pk":"x"}}"#))).await;
     }
-    let page = Page { items_max: None, continuation: first.continuation };
+    let page = Page { items_max: None, continuation: first.continuation, ..Page::default() };
     let rest = db.read_feed(container, &Scope::default(), &page, None).unwrap();
     let ids: Vec<_> = rest
         .rows
@@ -1201,11 +1201,12 @@ async fn continuations_of_others_are_refused() {
     for id in ["a", "b", "c"] {
         documents.must(X, create(&format!(r#"{{"id":"{id}","pk":"x"}}"#))).await;
     }
-    let page = Page { items_max: Some(1), continuation: None };
+    let page = Page { items_max: Some(1), continuation: None, ..Page::default() };
     let token =
         db.read_feed(container, &Scope::default(), &page, None).unwrap().continuation.unwrap();
     let refused = |container, token: &str| {
-        let page = Page { items_max: None, continuation: Some(token.to_owned()) };
+        let page =
+            Page { items_max: None, continuation: Some(token.to_owned()), ..Page::default() };
         let result = db.read_feed(container, &Scope::default(), &page, None);
         result.err().map(|failure| failure.error.kind)
     };
@@ -1223,12 +1224,12 @@ async fn continuations_of_others_are_refused() {
     let other = support::create_container(db, "other", BY_PK, None).await;
     assert_eq!(refused(&other, &token), Some(Kind::BadRequest));
     // A query has its own tokens.
-    let query = db::QueryText { text: "SELECT * FROM c".to_owned(), parameters: Vec::new() };
-    let page = Page { items_max: Some(1), continuation: Some(token) };
+    let query = db::QueryText { text: "SELECT * FROM c".to_owned(), ..Default::default() };
+    let page = Page { items_max: Some(1), continuation: Some(token), ..Page::default() };
     let everything = Scope { cross_partition: true, ..Scope::default() };
     let refused_by_query = db.query(container, &query, &everything, &page, None);
     assert_eq!(refused_by_query.err().map(|f| f.error.kind), Some(Kind::BadRequest));
-    let page = Page { items_max: Some(1), continuation: None };
+    let page = Page { items_max: Some(1), continuation: None, ..Page::default() };
     let of_query = db.query(container, &query, &everything, &page, None).unwrap();
     let token = of_query.continuation.unwrap();
     assert_eq!(refused(container, &token), Some(Kind::BadRequest));

@@ -7,7 +7,7 @@ use value::{Epk, EpkRange, PartitionKey, Value};
 use crate::support::{BY_PK, Documents, by_pk_with, create};
 
 fn query(text: &str) -> QueryText {
-    QueryText { text: text.to_owned(), parameters: Vec::new() }
+    QueryText { text: text.to_owned(), ..Default::default() }
 }
 
 fn everywhere() -> Scope {
@@ -24,7 +24,7 @@ fn rows(
     let mut rows = Vec::new();
     let mut continuation = None;
     loop {
-        let page = Page { items_max, continuation };
+        let page = Page { items_max, continuation, ..Page::default() };
         let answer = documents.db.query(&documents.container, &query(text), scope, &page, None);
         let answer = answer.map_err(|failure| failure.error)?;
         assert!(items_max.is_none_or(|max| answer.rows.len() <= max), "the page is too long");
@@ -138,7 +138,7 @@ async fn sorted_and_counted_results_come_whole() {
 #[tokio::test]
 async fn a_token_is_bound_to_its_query() {
     let documents = with_lists().await;
-    let page = Page { items_max: Some(1), continuation: None };
+    let page = Page { items_max: Some(1), continuation: None, ..Page::default() };
     let first = documents.db.query(
         &documents.container,
         &query("SELECT * FROM c"),
@@ -147,7 +147,7 @@ async fn a_token_is_bound_to_its_query() {
         None,
     );
     let continuation = first.unwrap().continuation;
-    let page = Page { items_max: Some(1), continuation };
+    let page = Page { items_max: Some(1), continuation, ..Page::default() };
     let other = query("SELECT c.id FROM c");
     let error = documents.db.query(&documents.container, &other, &everywhere(), &page, None);
     assert_eq!(error.unwrap_err().error.kind, Kind::BadRequest);

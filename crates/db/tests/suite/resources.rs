@@ -621,7 +621,7 @@ async fn everything_is_there_after_a_restart() {
     }
     db.delete_partition(&container, &key(r#"["t",3]"#)).await.unwrap();
     db.delete_container("d", "gone", None).await.unwrap();
-    let page = Page { items_max: Some(7), continuation: None };
+    let page = Page { items_max: Some(7), continuation: None, ..Page::default() };
     let first = db.read_feed(&container, &Scope::default(), &page, None).unwrap();
     let before = everything(&db);
     let rows = support::feed(&db, &container, &Scope::default(), None);
@@ -639,7 +639,7 @@ async fn everything_is_there_after_a_restart() {
     let grant = db.verify_token(&token).unwrap();
     let access = Access { container: &container, write: true, what: What::Documents, key: None };
     assert!(grant.allows(&access));
-    let page = Page { items_max: None, continuation: first.continuation };
+    let page = Page { items_max: None, continuation: first.continuation, ..Page::default() };
     let rest = db.read_feed(&container, &Scope::default(), &page, None).unwrap();
     assert_eq!(first.rows.len() + rest.rows.len(), 19, "continuations outlive a restart");
     assert_eq!(store.ranges().len(), 1 + 3 + 1);

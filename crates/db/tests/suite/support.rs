@@ -255,7 +255,7 @@ pub(crate) fn feed<S: RangeStore>(
     let mut rows = Vec::new();
     let mut continuation = None;
     loop {
-        let page = Page { items_max, continuation };
+        let page = Page { items_max, continuation, ..Page::default() };
         let FeedPage { rows: texts, continuation: next, .. } =
             db.read_feed(container, scope, &page, None).unwrap_or_else(|f| panic!("{f:?}"));
         if let Some(items_max) = items_max {

@@ -76,11 +76,11 @@ impl<K: Keeping> Run<K> {
                 Request::Bulk { container: self.container(), operations, continue_on_error }
             }
             Action::Feed { key, items_max } => {
-                let page = Page { items_max, continuation: None };
+                let page = Page { items_max, continuation: None, ..Page::default() };
                 Request::Feed { container: self.container(), key, page }
             }
             Action::Query { query, key, items_max } => {
-                let page = Page { items_max, continuation: None };
+                let page = Page { items_max, continuation: None, ..Page::default() };
                 Request::Query { container: self.container(), query, key, page }
             }
             Action::DeletePartition { key } => {

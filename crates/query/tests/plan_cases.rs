@@ -350,6 +350,21 @@ fn a_client_gets_what_it_can_do() {
     one.check("SELECT VALUE COUNT(1) FROM c WHERE false", &["reach nothing"]);
 }
 
+/// A rewritten text nests deeper than the query, and there is a limit to that.
+#[test]
+fn a_text_that_could_not_be_sent_back_is_not_given_away() {
+    let mut refused = 0;
+    for depth in 1..=sql::DEPTH_MAX {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        let text = format!("SELECT VALUE {open}{close} FROM c ORDER BY c.a");
+        if sql::parse(&text).is_ok() {
+            refused += usize::from(BY_PK.plan(&text).is_err());
+            Place { has_one_range: true, ..BY_PK }.plan(&text).unwrap();
+        }
+    }
+    assert!((1..5).contains(&refused), "{refused} texts are refused");
+}
+
 #[test]
 fn filters_say_which_partitions_are_reached() {
     let check = |place: Place, filter: &str, expected: &[&str]| {

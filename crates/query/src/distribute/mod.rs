@@ -138,14 +138,14 @@ pub fn plan_for_clients(
     let is_pinned = reach.one_key().is_some_and(|key| plan_options.is_complete(key));
     let planned = rewrite::divide(&query, &bound, is_pinned)?;
     let refusal = match planned {
-        rewrite::Divided::Plan(plan) => match plan.needs().missing_from(plan_options.features) {
-            None => {
-                let plan = QueryPlan { has_select_value, reach, ..*plan };
-                check_rewritten(&plan, parameters, options)?;
-                return Ok(plan);
+        rewrite::Divided::Plan(plan) => {
+            let plan = QueryPlan { has_select_value, reach: reach.clone(), ..*plan };
+            let missing = plan.needs().missing_from(plan_options.features);
+            match missing.map_or_else(|| check_rewritten(&plan, parameters, options), Err) {
+                Ok(()) => return Ok(plan),
+                Err(refusal) => refusal,
             }
-            Some(refusal) => refusal,
-        },
+        }
         rewrite::Divided::Cannot(refusal) => refusal,
     };
     // Where everything comes from one range, the server can do what the client cannot.

@@ -1,0 +1,376 @@
+// What every script finds: the language, without what would tell two runs of it apart and without
+// what could run past its deadline. Evaluates to a function of the natives of the engine.
+//
+// A script may change every object that it can reach, so nothing here calls a method of such an
+// object after the script has started: what is needed later is kept in a constant now.
+(function (native) {
+    'use strict';
+
+    const { apply, construct } = Reflect;
+    const { defineProperty, getOwnPropertyNames, setPrototypeOf } = Object;
+    const { isArray } = Array;
+    const { floor } = Math;
+    const NativeError = Error;
+    const NativeRangeError = RangeError;
+    const NativeTypeError = TypeError;
+    const NativeDate = Date;
+    const NativeProxy = Proxy;
+    const NativeString = String;
+    const NativeRegExp = RegExp;
+    const { tick, now } = native;
+
+    function hide(object, name, value) {
+        defineProperty(object, name, { value, writable: true, configurable: true, enumerable: false });
+    }
+
+    for (const name of ['Atomics', 'SharedArrayBuffer', 'BigInt', 'BigInt64Array', 'BigUint64Array',
+        'WeakRef', 'FinalizationRegistry', 'performance', 'queueMicrotask', 'navigator', 'gc', 'print']) {
+        delete globalThis[name];
+    }
+
+    // The engine of the service takes a number before the message: `new Error(409, 'taken')`.
+    function numbered(first, second, count) {
+        return count > 1 && typeof first === 'number' ? [second] : count > 1 ? [first, second] : count > 0 ? [first] : [];
+    }
+
+    const ErrorOfService = {
+        Error: function (first, second) {
+            const error = construct(NativeError, numbered(first, second, arguments.length), new.target || ErrorOfService);
+            if (arguments.length > 1 && typeof first === 'number') error.number = first;
+            return error;
+        },
+    }.Error;
+    for (const name of getOwnPropertyNames(NativeError)) {
+        if (name !== 'prototype' && name !== 'name' && name !== 'length') {
+            defineProperty(ErrorOfService, name, Object.getOwnPropertyDescriptor(NativeError, name));
+        }
+    }
+    defineProperty(ErrorOfService, 'length', { value: 1 });
+    defineProperty(ErrorOfService, 'prototype', { value: NativeError.prototype, writable: false });
+    hide(NativeError.prototype, 'constructor', ErrorOfService);
+    for (const kind of [TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError]) {
+        setPrototypeOf(kind, ErrorOfService);
+    }
+    hide(globalThis, 'Error', ErrorOfService);
+
+    function fail(number, message) {
+        const error = new NativeError(message);
+        error.number = number;
+        return error;
+    }
+
+    // Chance is a sequence that the caller seeds, so that a script does the same when run again.
+    let state = native.seed >>> 0;
+    let weyl = native.stream >>> 0;
+    function random32() {
+        weyl = (weyl + 0x9e3779b9) >>> 0;
+        state = (state + weyl) >>> 0;
+        let mixed = state ^ (state >>> 16);
+        mixed = imul(mixed, 0x21f0aaad);
+        mixed ^= mixed >>> 15;
+        mixed = imul(mixed, 0x735a2d97);
+        return (mixed ^ (mixed >>> 15)) >>> 0;
+    }
+    const { imul } = Math;
+    function random() {
+        const high = random32() >>> 5;
+        const low = random32() >>> 6;
+        return (high * 67108864 + low) / 9007199254740992;
+    }
+    hide(Math, 'random', random);
+
+    // The clock is the caller's, and local time is UTC wherever the server runs.
+    const dates = NativeDate.prototype;
+    const { toUTCString, getTime } = dates;
+    const parseNative = NativeDate.parse;
+    const { UTC } = NativeDate;
+    const isExactTest = NativeRegExp.prototype.exec;
+    const ZONED = /Z|UTC|GMT|[ECMP][SD]T|:\d\d(?:[.,]\d+)?\s*[+-]\d/i;
+    const DATE_ONLY = /^\s*[+-]?\d{4,6}(?:-\d\d(?:-\d\d)?)?\s*$/;
+    const ISO = /^\s*[+-]?\d{4,6}-\d\d-\d\dT/;
+    const matches = (pattern, text) => apply(isExactTest, pattern, [text]) !== null;
+
+    function parseDate(value) {
+        const text = `${value}`;
+        if (matches(ZONED, text) || matches(DATE_ONLY, text)) return parseNative(text);
+        return parseNative(matches(ISO, text) ? `${text}Z` : `${text} UTC`);
+    }
+
+    function slice(text, from, to) {
+        return apply(sliceText, text, [from, to]);
+    }
+    const sliceText = NativeString.prototype.slice;
+
+    function dateText(date) {
+        const time = apply(getTime, date, []);
+        if (time !== time) return 'Invalid Date';
+        const text = apply(toUTCString, date, []);
+        return `${slice(text, 0, 3)} ${slice(text, 8, 11)} ${slice(text, 5, 7)} ${slice(text, 12, -13)}`;
+    }
+    function timeText(date) {
+        const time = apply(getTime, date, []);
+        if (time !== time) return 'Invalid Date';
+        return `${slice(apply(toUTCString, date, []), -12, -4)} GMT+0000 (UTC)`;
+    }
+    function wholeText(date) {
+        const text = dateText(date);
+        return text === 'Invalid Date' ? text : `${text} ${timeText(date)}`;
+    }
+
+    const symbolToPrimitive = Symbol.toPrimitive;
+    function timeOf(value) {
+        if (typeof value === 'object' && value !== null) {
+            try {
+                return apply(getTime, value, []);
+            } catch {
+                value = typeof value[symbolToPrimitive] === 'function' ? value[symbolToPrimitive]('default') : primitive(value);
+            }
+        }
+        return typeof value === 'string' ? parseDate(value) : +value;
+    }
+    function primitive(object) {
+        const first = object.valueOf();
+        return typeof first === 'object' && first !== null ? `${object}` : first;
+    }
+
+    const DateOfHost = {
+        Date: function (year, month) {
+            if (new.target === undefined) return wholeText(new NativeDate(now()));
+            const count = arguments.length;
+            const time = count === 0 ? now() : count === 1 ? timeOf(year) : apply(UTC, undefined, arguments);
+            return construct(NativeDate, [time], new.target);
+        },
+    }.Date;
+    defineProperty(DateOfHost, 'length', { value: 7 });
+    defineProperty(DateOfHost, 'prototype', { value: dates, writable: false });
+    hide(dates, 'constructor', DateOfHost);
+    hide(DateOfHost, 'now', function now_() { return now(); });
+    hide(DateOfHost, 'parse', function parse(text) { return parseDate(text); });
+    hide(DateOfHost, 'UTC', UTC);
+    hide(globalThis, 'Date', DateOfHost);
+    for (const part of ['FullYear', 'Month', 'Date', 'Hours', 'Minutes', 'Seconds', 'Milliseconds']) {
+        hide(dates, `get${part}`, dates[`getUTC${part}`]);
+        hide(dates, `set${part}`, dates[`setUTC${part}`]);
+    }
+    hide(dates, 'getDay', dates.getUTCDay);
+    hide(dates, 'getYear', function getYear() { return this.getUTCFullYear() - 1900; });
+    hide(dates, 'setYear', function setYear(year) {
+        const whole = floor(+year);
+        return this.setUTCFullYear(whole >= 0 && whole <= 99 ? whole + 1900 : year);
+    });
+    hide(dates, 'getTimezoneOffset', function getTimezoneOffset() {
+        const time = apply(getTime, this, []);
+        return time !== time ? time : 0;
+    });
+    hide(dates, 'toString', function toString() { return wholeText(this); });
+    hide(dates, 'toDateString', function toDateString() { return dateText(this); });
+    hide(dates, 'toTimeString', function toTimeString() { return timeText(this); });
+    hide(dates, 'toLocaleString', function toLocaleString() { return wholeText(this); });
+    hide(dates, 'toLocaleDateString', function toLocaleDateString() { return dateText(this); });
+    hide(dates, 'toLocaleTimeString', function toLocaleTimeString() { return timeText(this); });
+
+    // The engine looks at the clock when functions are called and loops turn, not inside its own
+    // functions. Those that can take long ask here first, and refuse what no script can hold in
+    // memory anyway: a length that is only claimed makes them run for years.
+    const LENGTH_MAX = 4194304;
+    const SEARCH_MAX = 17179869184;
+    const lists = Array.prototype;
+    const texts = NativeString.prototype;
+    const proxies = new WeakSet();
+    const proxiesAdd = WeakSet.prototype.add;
+    const proxiesHas = WeakSet.prototype.has;
+
+    const ProxyOfSandbox = {
+        Proxy: function (target, handler) {
+            if (new.target === undefined) throw new NativeTypeError("constructor requires 'new'");
+            const proxy = new NativeProxy(target, handler);
+            apply(proxiesAdd, proxies, [proxy]);
+            return proxy;
+        },
+    }.Proxy;
+    const { revocable } = NativeProxy;
+    hide(ProxyOfSandbox, 'revocable', function revocable_(target, handler) {
+        const made = revocable(target, handler);
+        apply(proxiesAdd, proxies, [made.proxy]);
+        return made;
+    });
+    defineProperty(ProxyOfSandbox, 'prototype', { value: undefined, writable: false });
+    hide(globalThis, 'Proxy', ProxyOfSandbox);
+
+    function tooLong(name) {
+        return new NativeRangeError(`${name}: the array is longer than ${LENGTH_MAX}`);
+    }
+    function isPlainArray(list) {
+        return isArray(list) && !apply(proxiesHas, proxies, [list]);
+    }
+    // A copy of what only looks like an array, whose length cannot change its mind.
+    function copyOf(thing, name) {
+        if (thing === null || thing === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
+        const length = floor(+thing.length) || 0;
+        if (length > LENGTH_MAX) throw tooLong(name);
+        const copy = [];
+        for (let at = 0; at < length; at += 1) {
+            if (at in Object(thing)) {
+                defineProperty(copy, at, { value: thing[at], writable: true, configurable: true, enumerable: true });
+            }
+        }
+        if (length > copy.length) copy.length = length;
+        return copy;
+    }
+    function guardList(name, mutates) {
+        const original = lists[name];
+        if (original === undefined) return;
+        const guarded = {
+            [name](...given) {
+                if (isPlainArray(this)) {
+                    if (this.length > 1024) {
+                        if (this.length > LENGTH_MAX) throw tooLong(name);
+                        tick();
+                    }
+                    return apply(original, this, given);
+                }
+                if (mutates) throw new NativeTypeError(`${name} is for arrays only`);
+                return apply(original, copyOf(this, name), given);
+            },
+        }[name];
+        defineProperty(guarded, 'length', { value: original.length });
+        hide(lists, name, guarded);
+    }
+    for (const name of ['indexOf', 'lastIndexOf', 'includes', 'join', 'slice', 'toReversed', 'toSorted',
+        'toSpliced', 'with']) guardList(name, false);
+    for (const name of ['sort', 'reverse', 'fill', 'splice', 'shift', 'unshift', 'copyWithin']) guardList(name, true);
+
+    const concat = lists.concat;
+    const symbolSpreadable = Symbol.isConcatSpreadable;
+    hide(lists, 'concat', {
+        concat(...given) {
+            let length = 0;
+            for (let at = -1; at < given.length; at += 1) {
+                const item = at < 0 ? this : given[at];
+                if (isPlainArray(item)) {
+                    length += item.length;
+                    if (item[symbolSpreadable] !== undefined) length = LENGTH_MAX + 1;
+                } else if (typeof item === 'object' && item !== null && (isArray(item) || item[symbolSpreadable])) {
+                    throw new NativeTypeError('concat takes arrays and single values only');
+                }
+            }
+            if (length > LENGTH_MAX) throw tooLong('concat');
+            if (length > 1024) tick();
+            return apply(concat, this, given);
+        },
+    }.concat);
+
+    // A list that holds itself many times over can be flattened for ever, so every level asks.
+    function flattenInto(result, list, depth) {
+        const length = list.length;
+        for (let at = 0; at < length; at += 1) {
+            if (at in list) {
+                const item = list[at];
+                if (depth > 0 && isPlainArray(item)) flattenInto(result, item, depth - 1);
+                else result[result.length] = item;
+            }
+        }
+        return result;
+    }
+    hide(lists, 'flat', {
+        flat(depth) {
+            const levels = depth === undefined ? 1 : floor(+depth) || 0;
+            return flattenInto([], isPlainArray(this) ? this : copyOf(this, 'flat'), levels);
+        },
+    }.flat);
+
+    const typedArrays = Object.getPrototypeOf(Uint8Array.prototype);
+    for (const name of ['sort', 'toSorted', 'indexOf', 'lastIndexOf', 'includes', 'join', 'fill', 'slice', 'set',
+        'reverse', 'toReversed', 'copyWithin']) {
+        const original = typedArrays[name];
+        if (original === undefined) continue;
+        hide(typedArrays, name, {
+            [name](...given) {
+                if (this.length > 1024) {
+                    if (this.length > LENGTH_MAX) throw tooLong(name);
+                    tick();
+                }
+                return apply(original, this, given);
+            },
+        }[name]);
+    }
+
+    function guardSearch(name) {
+        const original = texts[name];
+        hide(texts, name, {
+            [name](sought, ...given) {
+                if (typeof this !== 'string' || typeof sought !== 'string') {
+                    if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
+                    // A pattern does its own searching, and asks for the time while it does.
+                    if (typeof sought === 'object' && sought !== null) {
+                        tick();
+                        return apply(original, `${this}`, [sought, ...given]);
+                    }
+                    return apply(guarded, `${this}`, [`${sought}`, ...given]);
+                }
+                if (this.length * sought.length > 1048576) {
+                    if (this.length * sought.length > SEARCH_MAX) {
+                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+                    }
+                    tick();
+                }
+                return apply(original, this, [sought, ...given]);
+            },
+        }[name]);
+        const guarded = texts[name];
+        defineProperty(guarded, 'length', { value: original.length });
+    }
+    for (const name of ['indexOf', 'lastIndexOf', 'includes', 'replaceAll']) guardSearch(name);
+    for (const name of ['split', 'replace']) {
+        const original = texts[name];
+        hide(texts, name, {
+            [name](sought, ...given) {
+                if (typeof this === 'string' && this.length > 4096) {
+                    if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
+                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+                    }
+                    tick();
+                }
+                return apply(original, this, [sought, ...given]);
+            },
+        }[name]);
+    }
+    for (const name of ['repeat', 'padStart', 'padEnd', 'normalize', 'toLowerCase', 'toUpperCase', 'concat']) {
+        const original = texts[name];
+        hide(texts, name, {
+            [name](...given) {
+                if (typeof this === 'string' && this.length > 4096) tick();
+                return apply(original, this, given);
+            },
+        }[name]);
+    }
+
+    const { parse, stringify } = JSON;
+    hide(JSON, 'parse', { parse(text, reviver) { tick(); return reviver === undefined ? parse(text) : parse(text, reviver); } }.parse);
+    hide(JSON, 'stringify', {
+        stringify(value, replacer, space) { tick(); return stringify(value, replacer, space); },
+    }.stringify);
+
+    // What a failure looks like from outside. The script may have thrown anything, with getters
+    // that throw in turn.
+    const DESCRIPTION_MAX = 16384;
+    const cut = (text) => text.length > DESCRIPTION_MAX ? slice(text, 0, DESCRIPTION_MAX) : text;
+    function describe(error) {
+        const isObject = typeof error === 'object' && error !== null;
+        let text = 'an error that cannot be shown';
+        let number;
+        let stack;
+        try {
+            text = NativeString(error);
+        } catch { /* keeps the words above */ }
+        try {
+            if (isObject && typeof error.number === 'number') number = error.number;
+        } catch { /* has no number then */ }
+        try {
+            if (isObject && typeof error.stack === 'string') stack = cut(error.stack);
+        } catch { /* has no stack then */ }
+        return { text: cut(text), number, stack };
+    }
+
+    return { apply, defineProperty, describe, fail, hide, parse, random, random32, stringify, slice, isArray: isPlainArray };
+})

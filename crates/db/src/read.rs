@@ -110,7 +110,6 @@ impl<S: RangeStore> Db<S> {
         then: impl FnOnce(Asked<'_, S::Snapshot>) -> Result<T>,
     ) -> Result<T, Failure> {
         let prepared = self.prepare(query, Some(container))?;
-        check_order(container, &prepared)?;
         if query.resume.is_some() && prepared.order().is_empty() {
             return Err(Error::bad_request("only a query with ORDER BY has a resume filter").into());
         }
@@ -187,7 +186,11 @@ impl<S: RangeStore> Db<S> {
             options.computed_properties = computed.collect();
             options.composite_indexes = Some(composite_indexes(container));
         }
-        query::prepare(&query.text, &query.parameters, &options).map_err(refused)
+        let prepared = query::prepare(&query.text, &query.parameters, &options).map_err(refused)?;
+        if let Some(container) = container {
+            check_order(container, &prepared)?;
+        }
+        Ok(prepared)
     }
 }
 

@@ -488,7 +488,7 @@ fn has_rows(prepared: &Prepared, document: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     /// A document that passes the filter satisfies the condition; where the condition claims to be
     /// exact, a document that satisfies it passes the filter.

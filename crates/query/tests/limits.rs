@@ -68,6 +68,21 @@ fn doubling_is_bounded() {
     too_large(&query);
 }
 
+/// Constants are evaluated when the query is bound, but not without end.
+#[test]
+fn constants_are_bounded() {
+    let calls = vec!["REPLICATE('a', 10000)"; 5_000].join(", ");
+    too_large(&format!("SELECT VALUE [{calls}] FROM c"));
+    let mut doubled = "[1, 2]".to_owned();
+    for _ in 0..10 {
+        doubled = format!("ARRAY_CONCAT({doubled}, {doubled})");
+    }
+    let options = Options::new(0, 0, Limits::memory(MEMORY));
+    let prepared = prepare(&format!("SELECT VALUE ARRAY_LENGTH({doubled})"), &[], &options);
+    let rows = prepared.expect("the query is right").run(documents(0));
+    assert_eq!(rows, Ok(vec![Value::from(2048)]));
+}
+
 #[test]
 fn sorting_for_a_page_keeps_only_the_page() {
     let query = "SELECT TOP 3 VALUE c.text FROM c JOIN a IN c.list ORDER BY c.id";

@@ -70,7 +70,8 @@ impl<P: Snapshot> Asked<'_, P> {
             }
             return Ok(page.finish(None));
         }
-        let is_ordered = !prepared.order().is_empty();
+        // Documents that an aggregate makes one row of have no order left to be answered in.
+        let is_ordered = !prepared.order().is_empty() && !prepared.is_grouped();
         match (prepared.is_row_wise(), is_ordered) {
             (true, false) => self.as_found(&chooser),
             (true, true) => self.ordered(&chooser),
@@ -694,7 +695,8 @@ impl PageBuilder {
     fn new<P>(asked: &Asked<'_, P>) -> PageBuilder {
         let (passed, given) = asked.cursor.map_or((0, 0), |cursor| (cursor.passed, cursor.given));
         let at = asked.reading.at.clone();
-        let charge = at.iter().map(|_| Charge::QUERY_BASE).sum();
+        // A query whose filter rules out every range costs as much as one that visits a range.
+        let charge = (0..at.len().max(1)).map(|_| Charge::QUERY_BASE).sum();
         PageBuilder {
             feed: FeedPage { at, charge, ..FeedPage::default() },
             items_max: asked.items_max,

@@ -71,6 +71,32 @@ async fn pages_of_any_size_give_the_same_rows() {
 }
 
 #[tokio::test]
+async fn an_aggregate_is_one_row_whatever_the_order() {
+    let documents = with_lists().await;
+    for order in ["", " ORDER BY c.n", " ORDER BY c.id DESC"] {
+        let sum = format!("SELECT VALUE SUM(c.n) FROM c{order}");
+        assert_eq!(rows(&documents, &sum, &everywhere(), None).unwrap(), ["190"], "{sum}");
+        let most = format!("SELECT DISTINCT VALUE MAX(c.n) FROM c{order}");
+        assert_eq!(rows(&documents, &most, &everywhere(), Some(1)).unwrap(), ["19"], "{most}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_can_find_nothing_costs_something() {
+    let documents = with_lists().await;
+    for text in [
+        r#"SELECT * FROM c WHERE c.pk = "p1" AND c.pk = "p2""#,
+        r#"SELECT * FROM c WHERE c.pk = "nobody""#,
+        "SELECT * FROM c WHERE false",
+    ] {
+        let (scope, page) = (everywhere(), Page::default());
+        let answer = documents.db.query(&documents.container, &query(text), &scope, &page, None);
+        let charge = answer.expect("the query is answered").charge;
+        assert!(charge >= db::Charge::QUERY_BASE, "{text} costs {charge:?}");
+    }
+}
+
+#[tokio::test]
 async fn stored_texts_come_back_as_they_are() {
     let documents = Documents::new(BY_PK).await;
     documents.must(r#"["a"]"#, create(r#"{"id":"1","pk":"a","n":1.50,"m":1E2,"z":-0}"#)).await;

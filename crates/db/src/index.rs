@@ -14,6 +14,7 @@
 
 pub(crate) mod definition;
 pub(crate) mod entry;
+mod known;
 mod reindex;
 pub(crate) mod shape;
 pub(crate) mod state;

@@ -6,6 +6,7 @@ use query::{Indexed, PathSegment};
 use value::{Object, SYSTEM_PROPERTIES, Value};
 
 use super::entry::{Class, Component, IndexId, Spelling};
+use super::known::KnownPaths;
 use crate::policy::{
     CompositePath, Geospatial, IndexingMode, IndexingPolicy, Order, Policies, Segment, Step,
 };
@@ -35,6 +36,7 @@ pub(crate) struct Definition {
     /// The indexes that every container has.
     pub(super) id: IndexId,
     pub(super) ts: IndexId,
+    pub(super) known: KnownPaths,
 }
 
 /// A computed property that some index needs.
@@ -80,6 +82,7 @@ impl Definition {
             composites: Vec::new(),
             id: top_level("id"),
             ts: top_level("_ts"),
+            known: KnownPaths::default(),
         }
     }
 

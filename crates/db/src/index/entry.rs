@@ -107,6 +107,10 @@ impl Spelling {
         self.0.truncate(length);
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(crate) fn id(&self) -> IndexId {
         let hash = digest::digest(&digest::SHA256, &self.0);
         IndexId(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))

@@ -59,8 +59,8 @@ impl<S: RangeStore> Db<S> {
         let containers: Vec<_> = self.catalog.load().containers().cloned().collect();
         for container in containers.iter().filter(|container| !container.index.is_settled()) {
             match self.reindex_container(container, documents, &mut left).await {
-                // The container was deleted meanwhile.
-                Err(error) if error.kind == crate::Kind::NotFound => {}
+                // The container was deleted meanwhile, perhaps with its database.
+                Err(error) if error.kind.status() == 404 => {}
                 other => other?,
             }
             if left == 0 {

@@ -9,6 +9,7 @@ use value::{Object, Value};
 
 use super::definition::{Computed, Definition, is_system};
 use super::entry::{self, Class, Component, IndexId, Spelling};
+use super::known::Lookup;
 use super::shape::{NodeKind, Shape, ShapeBuilder};
 use crate::Result;
 use crate::policy::{Step, Walk};
@@ -71,16 +72,17 @@ impl Terms {
 impl Definition {
     /// The terms that a document has whatever the server adds to it.
     pub(crate) fn early_terms(&self, document: &Object) -> Terms {
-        let mut terms = Terms::default();
-        let Some(policy) = self.policy() else { return terms };
+        let Some(policy) = self.policy() else { return Terms::default() };
         let mut reader = Reader {
             id: &self.id,
             path: Spelling::new(Class::Path),
-            terms: &mut terms,
+            ids: self.known.lookup(),
+            terms: Terms::default(),
             shape: Default::default(),
         };
         reader.document(document, policy.walk());
-        let shape = reader.shape;
+        let Reader { ids, mut terms, shape, .. } = reader;
+        self.known.learn(ids.into_new());
         terms.shape = Some(shape.finish());
         self.add_composites(document, &[], false, &mut terms);
         terms.sort();
@@ -157,7 +159,8 @@ struct Reader<'a> {
     /// The index of ids, which are indexed whatever the policy says.
     id: &'a IndexId,
     path: Spelling,
-    terms: &'a mut Terms,
+    ids: Lookup<'a>,
+    terms: Terms,
     shape: ShapeBuilder,
 }
 
@@ -198,7 +201,7 @@ impl Reader<'_> {
     /// `id` is that of the path, once it has been worked out: all elements of an array share theirs.
     fn value(&mut self, value: &Value, at: At<'_>, id: &mut Option<IndexId>) {
         if !at.is_in_array {
-            let id = id.get_or_insert_with(|| self.path.id());
+            let id = id.get_or_insert_with(|| self.ids.id(&self.path));
             self.shape.push(id, NodeKind::of(value));
         }
         match value {
@@ -221,7 +224,7 @@ impl Reader<'_> {
                 self.path.truncate(length);
             }
             _ if at.walk.takes_scalar() => {
-                let id = id.get_or_insert_with(|| self.path.id());
+                let id = id.get_or_insert_with(|| self.ids.id(&self.path));
                 self.terms.push(id, value);
             }
             _ => {}

@@ -308,3 +308,49 @@ fn re_indexing_survives_trouble_at_every_call() {
     }
     assert!(met > 60, "the work meets too little trouble: {met}");
 }
+
+/// Writers go on while policies change and documents are re-indexed; every version of every range is
+/// exact.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_do_not_wait_for_re_indexing() {
+    let (db, _) = support::in_memory().await;
+    let text = Value::Object(definition(0)).to_text();
+    support::create_container(&db, "c", &text, Some(20_000)).await;
+    let writers = (0..3i64).map(|writer| {
+        let db = db.clone();
+        tokio::spawn(async move {
+            for number in 0..120i64 {
+                let container = db.container("d", "c").unwrap();
+                let id = (writer * 40 + number * 7) % 50;
+                let body = json(&format!(r#"{{"n":{number},"u":{id},"t":[{writer},{number}]}}"#));
+                let change = match number % 5 {
+                    4 => Change::Delete(id.unsigned_abs() as usize),
+                    _ => Change::Upsert(id.unsigned_abs() as usize, body),
+                };
+                let partition = usize::from(id % 2 == 0);
+                let key = key(PARTITIONS[partition]);
+                let write = write(partition, &change);
+                match db.write(&container, Some(&key), write, Default::default()).await {
+                    Ok(_) => {}
+                    // Another writer deleted the document before.
+                    Err(failure) => assert_eq!(failure.error.kind, Kind::NotFound),
+                }
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut policy = 0;
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        policy = (policy + 1) % POLICIES.len();
+        db.replace_container("d", "c", &definition(policy), None).await.unwrap();
+        for _ in 0..4 {
+            db.reindex(Pace { commits: 2, documents: 3 }).await.unwrap();
+            verify(&db);
+        }
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    db.sweep().await.unwrap();
+    verify(&db);
+}

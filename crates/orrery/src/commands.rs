@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use serde::Deserialize;
+use value::{PartitionKey, Value};
+
+use crate::client::Endpoint;
+use crate::rows::Format;
 
 /// An open-source document database that speaks the Azure Cosmos DB for NoSQL protocol.
 #[derive(Debug, Parser)]
@@ -20,6 +24,12 @@ pub(crate) enum Command {
     /// Without options it listens on localhost:8081 (HTTP and HTTPS on the same port), keeps its
     /// data in ./orrery-data and accepts the well-known key of the Cosmos DB emulator.
     Serve(Box<ServeArguments>),
+    /// Ask a server a query and print the rows, or how the query would be answered.
+    ///
+    /// Without options it asks the server on localhost:8081 with the well-known key of the Cosmos DB
+    /// emulator. It ends with 0 if the query was answered, with 1 if it was not, and with 2 if the
+    /// command makes no sense.
+    Query(Box<QueryArguments>),
     /// Check that everything stored fits together. The server must not be running.
     Verify(VerifyArguments),
 }
@@ -168,4 +178,134 @@ pub(crate) struct VerifyArguments {
     /// Where data is kept.
     #[arg(long, env = "ORRERY_DATA", value_name = "DIR", default_value = "orrery-data")]
     pub(crate) data: PathBuf,
+}
+
+/// What is asked of whom, and how the answer looks.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QueryArguments {
+    /// The database.
+    pub(crate) database: String,
+
+    /// The container.
+    pub(crate) container: String,
+
+    /// The query, such as 'SELECT * FROM c'.
+    #[arg(value_name = "QUERY")]
+    pub(crate) text: String,
+
+    /// The value of a parameter of the query: '@name=JSON'. Can be given several times.
+    #[arg(long = "parameter", short, value_name = "@NAME=JSON", value_parser = parameter)]
+    pub(crate) parameters: Vec<(String, Value)>,
+
+    /// Ask this logical partition only: a JSON value, or an array with one for each level.
+    #[arg(long, value_name = "JSON", value_parser = partition_key)]
+    pub(crate) partition_key: Option<PartitionKey>,
+
+    /// How many rows to ask for at a time [default: what the server gives, up to 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) page_size: Option<u32>,
+
+    /// Stop after so many rows.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_rows: Option<u64>,
+
+    /// Tell how the query would be answered instead of answering it.
+    #[arg(long, conflicts_with_all = ["page_size", "max_rows", "metrics"])]
+    pub(crate) explain: bool,
+
+    /// Tell what the answer cost, on standard error.
+    #[arg(long)]
+    pub(crate) metrics: bool,
+
+    /// How rows look [default: ndjson, or text with --explain]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+
+    /// The server.
+    #[arg(
+        long,
+        env = "ORRERY_ENDPOINT",
+        value_name = "URL",
+        default_value = "http://localhost:8081/"
+    )]
+    pub(crate) endpoint: Endpoint,
+
+    /// A key of the account [default: the well-known emulator key]
+    #[arg(long, env = "ORRERY_KEY", value_name = "KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+
+    /// A file that holds a key of the account.
+    #[arg(long, env = "ORRERY_KEY_FILE", value_name = "FILE", conflicts_with = "key")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// A PEM file with the authorities to trust [default: those of the system]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Trust whatever certificate the server shows.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+/// Reads `@name=JSON`.
+fn parameter(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("expected @name=JSON")?;
+    if !name.starts_with('@') || name.len() < 2 {
+        return Err(format!("the name of a parameter starts with '@': @name, not '{name}'"));
+    }
+    Ok((name.to_owned(), json(value)?))
+}
+
+/// Reads a partition key: its one value, or an array of them.
+fn partition_key(text: &str) -> Result<PartitionKey, String> {
+    let components = match json(text)? {
+        Value::Array(components) => components,
+        component => vec![component],
+    };
+    PartitionKey::parse_header(&Value::from(components).to_text()).map_err(|e| e.to_string())
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    Value::parse(text.as_bytes()).map_err(|error| {
+        format!("it is not JSON: {error}; a string needs its quotes: '\"{text}\"'")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_a_name_and_a_value() {
+        let check = |text: &str, name: &str, value: &str| {
+            let (found_name, found) = parameter(text).unwrap();
+            assert_eq!((found_name.as_str(), found.to_text().as_str()), (name, value), "{text}");
+        };
+        check("@a=1", "@a", "1");
+        check("@a=\"x=y\"", "@a", "\"x=y\"");
+        check("@list=[1, null]", "@list", "[1,null]");
+        for (text, part) in [
+            ("@a", "expected @name=JSON"),
+            ("a=1", "starts with '@'"),
+            ("@=1", "starts with '@'"),
+            ("@a=ada", "needs its quotes: '\"ada\"'"),
+        ] {
+            let error = parameter(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn partition_keys_are_a_value_or_several() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(partition_key(text).unwrap().to_string(), expected, "{text}");
+        };
+        check("\"ada\"", "[\"ada\"]");
+        check("[\"a\", 1]", "[\"a\",1]");
+        check("null", "[null]");
+        check("{}", "[{}]");
+        assert!(partition_key("ada").unwrap_err().contains("quotes"));
+        assert!(partition_key("{\"a\":1}").unwrap_err().contains("cannot hold"));
+        assert!(partition_key("[[1]]").is_err());
+    }
 }

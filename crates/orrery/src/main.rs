@@ -1,9 +1,15 @@
 //! The `orrery` command: choices (which engine, which port) are made here, once.
 
+mod client;
 mod commands;
 mod config;
+mod explanation;
 mod logging;
+mod query;
+mod refusal;
+mod rows;
 mod serve;
+mod trust;
 mod verify;
 
 use std::process::ExitCode;
@@ -19,6 +25,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(arguments) => serve::run(*arguments),
+        Command::Query(arguments) => query::run(*arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

@@ -39,7 +39,7 @@ pub struct QueryText {
 impl QueryText {
     /// What makes two queries the same, for continuation tokens.
     fn identity(&self) -> String {
-        let mut identity = self.text.clone();
+        let mut identity = merged_form(&self.text).unwrap_or_else(|| self.text.clone());
         for (name, value) in &self.parameters {
             identity.push('\0');
             identity.push_str(name);
@@ -48,6 +48,22 @@ impl QueryText {
         }
         identity
     }
+}
+
+/// A sorted query in the form that clients merge by, without its condition; nothing if it is not in
+/// that form. A client that resumes such a query writes into the condition from which sort key on,
+/// and sends the token of its last page with it.
+fn merged_form(text: &str) -> Option<String> {
+    // Few queries are; the others need not be parsed for it.
+    if !text.contains("orderByItems") {
+        return None;
+    }
+    let query = sql::parse(text).ok()?;
+    let sql::Selection::List(items) = &query.selection else { return None };
+    let is_selected = |name| items.iter().any(|item| item.alias.as_deref() == Some(name));
+    let is_merged = query.order_by.is_some() && is_selected("orderByItems");
+    let form = sql::Query { filter: None, ..query };
+    is_merged.then(|| form.to_string())
 }
 
 pub(crate) fn refused(error: query::Error) -> Error {

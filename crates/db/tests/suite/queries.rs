@@ -97,6 +97,43 @@ async fn a_query_that_can_find_nothing_costs_something() {
 }
 
 #[tokio::test]
+async fn a_client_that_merges_may_narrow_a_query_that_goes_on() {
+    // The JavaScript and Java SDKs resume so: with the last sort key in the condition, and the token
+    // of the page before.
+    let documents = with_lists().await;
+    let ask = |filter: &str, continuation: Option<String>| {
+        let text = format!(
+            r#"SELECT c._rid, [{{"item": c.n}}] AS orderByItems, c.n AS payload
+            FROM c WHERE ({filter}) ORDER BY c.n DESC"#
+        );
+        let scope = Scope { range: Some("0".to_owned()), ..Scope::default() };
+        let page = Page { items_max: Some(2), continuation, ..Page::default() };
+        let answer = documents.db.query(&documents.container, &query(&text), &scope, &page, None);
+        answer.map_err(|failure| failure.error)
+    };
+    let payloads = |page: &db::FeedPage| -> Vec<Value> {
+        let rows = page.rows.iter().map(|row| Value::parse(row).expect("a row is JSON"));
+        let payload = |row: Value| row.as_object()?.get("payload").cloned();
+        rows.map(|row| payload(row).expect("the row has a payload")).collect()
+    };
+    let first = ask("true", None).unwrap();
+    let second = ask("true", first.continuation.clone()).unwrap();
+    let last = payloads(&first)[1].to_text();
+    let narrowed = ask(&format!("c.n <= {last}"), first.continuation.clone()).unwrap();
+    assert_eq!(payloads(&narrowed), payloads(&second));
+    assert_eq!(narrowed.rows.len(), 2);
+
+    // Any other query is another one when its condition is.
+    let page = |text: &str, continuation| {
+        let page = Page { items_max: Some(2), continuation, ..Page::default() };
+        documents.db.query(&documents.container, &query(text), &everywhere(), &page, None)
+    };
+    let token = page("SELECT c.n FROM c WHERE c.n > 1 ORDER BY c.n", None).unwrap().continuation;
+    let refused = page("SELECT c.n FROM c WHERE c.n > 2 ORDER BY c.n", token).map(|_| ());
+    assert_eq!(refused.unwrap_err().error.kind, Kind::BadRequest);
+}
+
+#[tokio::test]
 async fn stored_texts_come_back_as_they_are() {
     let documents = Documents::new(BY_PK).await;
     documents.must(r#"["a"]"#, create(r#"{"id":"1","pk":"a","n":1.50,"m":1E2,"z":-0}"#)).await;

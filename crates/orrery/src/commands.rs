@@ -194,7 +194,7 @@ pub(crate) struct QueryArguments {
     pub(crate) text: String,
 
     /// The value of a parameter of the query: '@name=JSON'. Can be given several times.
-    #[arg(long = "parameter", short, value_name = "@NAME=JSON", value_parser = parameter)]
+    #[arg(long = "parameter", value_name = "@NAME=JSON", value_parser = parameter)]
     pub(crate) parameters: Vec<(String, Value)>,
 
     /// Ask this logical partition only: a JSON value, or an array with one for each level.

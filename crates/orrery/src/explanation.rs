@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use value::Value;
 
-/// What each rule of the service's advice means. The server tells the ids.
+/// What each rule of the service's advice means. The server tells the ids. The rules are about the
+/// text of a query; where only the service gains by following one, its meaning says so.
 const ADVICE: [(&str, &str); 10] = [
     (
         "QA1000",
-        "ARRAY_CONTAINS with a partial match looks into every object of the array; EXISTS over its \
-         elements can say the same with comparisons that an index serves",
+        "the service answers EXISTS over the elements faster than ARRAY_CONTAINS with a partial \
+         match",
     ),
     (
         "QA1001",
@@ -19,41 +20,42 @@ const ADVICE: [(&str, &str); 10] = [
     (
         "QA1002",
         "CONTAINS has to look at every string; where the beginning is known, STARTSWITH reads \
-         only that part of the index",
+         only that part of an index",
     ),
     (
         "QA1003",
-        "STARTSWITH and StringEquals that ignore case cannot follow the order of an index; a \
-         computed property in one case can be compared exactly",
+        "STARTSWITH and StringEquals that ignore case look at every string; an indexed computed \
+         property in one case can be compared exactly",
     ),
     (
         "QA1004",
-        "ENDSWITH that ignores case has to look at every string; a computed property with the \
+        "ENDSWITH that ignores case looks at every string; an indexed computed property with the \
          text in one case and reversed can be asked by STARTSWITH",
     ),
     (
         "QA1005",
-        "GROUP BY an expression computes it for every document; a computed property holds it ready",
+        "GROUP BY an expression works it out for every document; the service recommends a \
+         computed property",
     ),
     (
         "QA1006",
-        "UPPER and LOWER are computed for every document before they are compared; a computed \
+        "UPPER and LOWER are worked out for every document before they are compared; a computed \
          property in one case can be indexed",
     ),
     (
         "QA1007",
-        "GetCurrentDateTime is no fixed value; GetCurrentDateTimeStatic is fixed for the whole \
-         query, so that an index can serve the comparison",
+        "the service uses no index for comparisons with GetCurrentDateTime; with \
+         GetCurrentDateTimeStatic it does",
     ),
     (
         "QA1008",
-        "GetCurrentTicks is no fixed value; GetCurrentTicksStatic is fixed for the whole query, so \
-         that an index can serve the comparison",
+        "the service uses no index for comparisons with GetCurrentTicks; with \
+         GetCurrentTicksStatic it does",
     ),
     (
         "QA1009",
-        "GetCurrentTimestamp is no fixed value; GetCurrentTimestampStatic is fixed for the whole \
-         query, so that an index can serve the comparison",
+        "the service uses no index for comparisons with GetCurrentTimestamp; with \
+         GetCurrentTimestampStatic it does",
     ),
 ];
 
@@ -75,8 +77,8 @@ pub(crate) fn text(explanation: &Value) -> Option<String> {
     let composites = list(explanation, "usedCompositeIndexes");
     let composites: Vec<String> = composites.iter().map(|paths| format!("({paths})")).collect();
     used.extend(composites.iter().map(String::as_str));
-    write_entry(&mut out, "indexes", if used.is_empty() { &["none"] } else { &used });
-    write_entry(&mut out, "would help", &list(explanation, "potentialIndexes"));
+    write_entry(&mut out, "indexed", &used);
+    write_entry(&mut out, "unindexed", &list(explanation, "potentialIndexes"));
     let advice = list(explanation, "advice");
     let advice: Vec<String> = advice.into_iter().map(advised).collect();
     write_entry(&mut out, "advice", &advice.iter().map(String::as_str).collect::<Vec<_>>());
@@ -132,15 +134,14 @@ mod tests {
                  order       none asked for\n\
                  pages       each page reads on where the last one ended\n\
                  scope       3 documents in 1 range\n\
-                 indexes     none\n\
-                 would help  /a/?\n            /b/?\n\
-                 advice      QA1005: GROUP BY an expression computes it for every document; a \
-                 computed property holds it ready\n            QA9999\n",
+                 unindexed   /a/?\n            /b/?\n\
+                 advice      QA1005: GROUP BY an expression works it out for every document; \
+                 the service recommends a computed property\n            QA9999\n",
             ),
         );
         check(
             r#"{"access":"x","usedIndexes":["/a/?"],"usedCompositeIndexes":["/a ASC, /b DESC"]}"#,
-            Some("access      x\nindexes     /a/?\n            (/a ASC, /b DESC)\n"),
+            Some("access      x\nindexed     /a/?\n            (/a ASC, /b DESC)\n"),
         );
     }
 

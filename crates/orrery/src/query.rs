@@ -239,8 +239,10 @@ struct Totals {
     took_ms: f64,
     loaded_documents: u64,
     loaded_bytes: u64,
-    used: Vec<String>,
-    potential: Vec<String>,
+    /// The paths of the query that have an index.
+    indexed: Vec<String>,
+    /// Those that an index would help with, and that have none.
+    unindexed: Vec<String>,
 }
 
 impl Totals {
@@ -261,8 +263,8 @@ impl Totals {
         let indexes = answer.indexes().and_then(|text| percent_decode_str(text).decode_utf8().ok());
         let indexes = indexes.and_then(|text| Value::parse(text.as_bytes()).ok());
         if let Some(indexes) = indexes {
-            self.used = specs(indexes.get("Utilized"));
-            self.potential = specs(indexes.get("Potential"));
+            self.indexed = specs(indexes.get("Utilized"));
+            self.unindexed = specs(indexes.get("Potential"));
         }
     }
 }
@@ -294,7 +296,7 @@ impl std::fmt::Display for Totals {
         let documents = count(self.loaded_documents, "document");
         let bytes = count(self.loaded_bytes, "byte");
         writeln!(f, "{documents} read ({bytes}), {:.2} ms on the server", self.took_ms)?;
-        writeln!(f, "indexes used: {}", list(&self.used))?;
-        write!(f, "indexes that would help: {}", list(&self.potential))
+        writeln!(f, "indexed: {}", list(&self.indexed))?;
+        write!(f, "not indexed: {}", list(&self.unindexed))
     }
 }

@@ -152,7 +152,7 @@ fn rows_come_in_the_form_that_is_asked_for() {
 fn parameters_and_the_partition_key_are_sent() {
     let server = Server::with_orders(&["--in-memory"]);
     let text = "SELECT VALUE c.id FROM c WHERE c.total < @most AND NOT ARRAY_CONTAINS(@not, c.id)";
-    let options = ["--parameter", "@most=10", "-p", "@not=[\"9\",\"2\"]"];
+    let options = ["--parameter", "@most=10", "--parameter", "@not=[\"9\",\"2\"]"];
     server.query(text, &options).rows("\"4\"\n");
     let key = ["--partition-key", "\"bob\""];
     server.query("SELECT VALUE COUNT(1) FROM c", &key).rows("2\n");
@@ -190,7 +190,7 @@ fn what_an_answer_cost_is_told_on_standard_error() {
     assert!(!lines[0].contains(" 0.00 "), "{lines:?}");
     assert!(lines[1].contains(" documents read ("), "{lines:?}");
     assert!(lines[1].ends_with(" ms on the server"), "{lines:?}");
-    assert_eq!(lines[2..], ["indexes used: /total/?", "indexes that would help: /note/?"]);
+    assert_eq!(lines[2..], ["indexed: /total/?", "not indexed: /note/?"]);
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn explanations_are_for_people_or_for_programs() {
         "condition   /note > \"f\" and /total = 7",
         "order       none asked for",
         "scope       5 documents in 1 range",
-        "indexes     /total/?",
-        "would help  /note/?",
+        "indexed     /total/?",
+        "unindexed   /note/?",
     ] {
         assert!(said.out.lines().any(|found| found == line), "{line}\n{}", said.out);
     }

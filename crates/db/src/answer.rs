@@ -10,7 +10,7 @@ use query::{Condition, OrderBy, Prepared, RowKey, RunError, Touched};
 use storage::Snapshot;
 use value::{DocumentRid, Value};
 
-use crate::access::choose::{Choice, Chooser};
+use crate::access::choose::{Choice, Chooser, Extent};
 use crate::access::lookup::{Found, Lookup, single_branch};
 use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, sort_keys, tied};
 use crate::charge::Charge;
@@ -76,7 +76,7 @@ impl<P: Snapshot> Asked<'_, P> {
             (true, false) => self.as_found(&chooser),
             (true, true) => self.ordered(&chooser),
             (false, true) => self.distinct_ordered(&chooser),
-            (false, false) => self.keyed(&chooser.choose(&self.condition, true)?),
+            (false, false) => self.keyed(&chooser.choose(&self.condition, Extent::Whole)?),
         }
     }
 
@@ -85,7 +85,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let chooser = Chooser::new(self.reading, self.insists)?;
         let order = self.prepared.order();
         let along = chooser.along(&order, &self.condition)?;
-        let choice = chooser.choose(&self.condition, !order.is_empty())?;
+        let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
         let page = PageBuilder::new(self);
         let along = match along {
             Some(along)
@@ -182,7 +182,7 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let inclusive = self.cursor.is_some_and(|cursor| cursor.rows_taken.is_some());
         let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
-            None => Walk::new(self.reading, &chooser.choose(&self.condition, false)?),
+            None => Walk::new(self.reading, &chooser.choose(&self.condition, Extent::Page)?),
             Some(Progress::Place(place)) => Walk::Scan(self.reading.scan(if inclusive {
                 Start::At(place)
             } else {
@@ -196,12 +196,12 @@ impl<P: Snapshot> Asked<'_, P> {
             }
             Some(_) => return Err(continuation::invalid()),
         };
-        // The first document is the one that the page before ended in.
-        let resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
+        // The first document may be the one that the page before ended in.
+        let mut resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
         while let Some(candidate) = walk.next(self.touched_rows())? {
             page.loaded(&candidate.item);
             let rows = self.rows_of(&candidate)?;
-            let skipped = match resumed {
+            let skipped = match resumed.take() {
                 Some(resumed) if walk.progress(&candidate.origin) == *resumed => self.rows_taken(),
                 _ => 0,
             };
@@ -262,7 +262,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let terms = self.terms(along.as_ref())?;
         let tie = terms.tie;
         let along = along.filter(|along| tie.is_rid() || along.natural_tie() == tie);
-        let choice = chooser.choose(&self.condition, true)?;
+        let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
         let along = match along {
             Some(along) if self.pays_along(&along, &choice, chooser, &page)? => Some(along),
             _ => None,
@@ -304,6 +304,15 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let memory_bytes_max = SORT_BYTES;
         Ok(Terms { prepared: self.prepared, order, tie, floors, memory_bytes_max })
+    }
+
+    /// How many documents have to be found; where an index has them in order, the first will do.
+    fn extent(&self, along: Option<&Along>) -> Extent {
+        let is_ordered = !self.prepared.order().is_empty();
+        match along {
+            None if is_ordered || !self.prepared.is_row_wise() => Extent::Whole,
+            _ => Extent::Page,
+        }
     }
 
     /// Whether walking along an index is likely to look at less than finding and sorting.
@@ -458,7 +467,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let tie = terms.tie;
         let mut firsts: HashMap<RowKey, (Rank, Bytes)> = HashMap::new();
         let mut bytes = 0;
-        let mut walk = Walk::new(self.reading, &chooser.choose(&self.condition, true)?);
+        let mut walk = Walk::new(self.reading, &chooser.choose(&self.condition, Extent::Whole)?);
         while let Some(candidate) = walk.next(self.prepared.touched())? {
             page.loaded(&candidate.item);
             let rank = self.rank(&candidate, &terms)?;

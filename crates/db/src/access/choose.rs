@@ -41,10 +41,26 @@ pub(crate) struct Chooser<'r, P> {
     insists: bool,
 }
 
+/// How much of the answer a query needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// A page, after which it may stop.
+    Page,
+    /// All documents that satisfy it.
+    Whole,
+}
+
 /// Looking up one document costs about as much as passing over so many in a scan.
 const LOOKUP_COST: u64 = 4;
-/// Counting goes up to these numbers of entries, step by step.
-const COUNTS: [usize; 5] = [16, 64, 512, 4_096, 32_768];
+/// Passing over so many entries costs about as much as passing over one document in a scan.
+const ENTRIES_PER_DOCUMENT: u64 = 6;
+/// Counting starts with so many entries and goes on in steps.
+const COUNT_FIRST: usize = 16;
+const COUNT_STEP: usize = 8;
+/// So many entries are always counted before a list is taken for a long one.
+const COUNT_ALWAYS: u64 = 512;
+/// In a narrow scope not more than so many.
+const COUNT_NARROW: u64 = 32_768;
 /// A lookup has at most so many branches, because a continuation names them.
 const BRANCHES_MAX: usize = 32;
 
@@ -154,37 +170,58 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         self.reading.slices.iter().map(|slice| slice.documents()).sum()
     }
 
-    /// Chooses how to find the documents that satisfy a condition. A query that looks at all of
-    /// them in any case is counted further than one whose pages may end early.
-    pub(crate) fn choose(&self, condition: &Condition, is_whole: bool) -> Result<Choice> {
+    /// Chooses how to find the documents that satisfy a condition.
+    pub(crate) fn choose(&self, condition: &Condition, extent: Extent) -> Result<Choice> {
         if *condition == Condition::Nothing || self.reading.slices.is_empty() {
             return Ok(Choice::Nothing);
         }
-        let mut node = 0;
-        let Some(found) = self.resolve(condition, &mut node, None)? else {
+        let scanned = self.scanned()?;
+        // Counting must stay cheap beside what it decides on.
+        let budget = match extent {
+            Extent::Page if self.is_narrow() => scanned.clamp(COUNT_ALWAYS, COUNT_NARROW),
+            Extent::Page => COUNT_ALWAYS,
+            Extent::Whole => (scanned / LOOKUP_COST).max(COUNT_ALWAYS),
+        };
+        let budget = usize::try_from(budget).unwrap_or(usize::MAX);
+        let Some(found) = self.resolve(condition, &mut 0, &Seeking::Shortest { budget })? else {
             return Ok(Choice::Scan);
         };
-        let scanned = self.scanned()?;
-        match found.entries {
-            entries if self.insists => {
-                let also = self.also(condition, &found);
-                Ok(Choice::Lookup { branches: found.branches, also, entries })
-            }
-            Some(entries) if entries as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
-            None if COUNTS[COUNTS.len() - 1] as u64 * LOOKUP_COST > scanned => Ok(Choice::Scan),
-            None if is_whole && self.is_broad(&found.branches, scanned)? => Ok(Choice::Scan),
-            entries => {
-                let also =
-                    if entries.is_none() { self.also(condition, &found) } else { Vec::new() };
-                Ok(Choice::Lookup { branches: found.branches, also, entries })
-            }
+        if !self.insists && self.is_scan_cheaper(&found, scanned, extent)? {
+            return Ok(Choice::Scan);
         }
+        let is_long = found.entries.is_none() || self.insists;
+        let also = if is_long { self.also(condition, &found) } else { Vec::new() };
+        Ok(Choice::Lookup { branches: found.branches, also, entries: found.entries })
+    }
+
+    /// Whether every slice is one logical partition.
+    fn is_narrow(&self) -> bool {
+        self.reading.slices.iter().all(|slice| slice.partition.is_some())
+    }
+
+    fn is_scan_cheaper(&self, found: &Resolved, scanned: u64, extent: Extent) -> Result<bool> {
+        let Some(entries) = found.entries else {
+            // The list is long. For a page that does not matter, if it leads to documents of the
+            // scope only.
+            return Ok(extent == Extent::Whole
+                || self.is_narrow()
+                || scanned < COUNT_ALWAYS * LOOKUP_COST);
+        };
+        let entries = entries as u64;
+        let in_scope = match found.single_value() {
+            None if self.is_narrow() => {
+                let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
+                let in_ranges = in_ranges.sum::<Result<u64>>()?;
+                entries.saturating_mul(scanned) / in_ranges.max(1)
+            }
+            _ => entries,
+        };
+        Ok(entries / ENTRIES_PER_DOCUMENT + in_scope * LOOKUP_COST > scanned)
     }
 
     /// The branches that an earlier page has chosen.
     pub(crate) fn again(&self, condition: &Condition, branches: &[u16]) -> Result<Vec<Branch>> {
-        let mut node = 0;
-        let found = self.resolve(condition, &mut node, Some(branches))?;
+        let found = self.resolve(condition, &mut 0, &Seeking::Again(branches))?;
         let found = found.filter(|found| {
             found.branches.iter().map(|branch| branch.node).eq(branches.iter().copied())
         });
@@ -200,13 +237,18 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         &self,
         condition: &Condition,
         node: &mut u16,
-        wanted: Option<&[u16]>,
+        seeking: &Seeking<'_>,
     ) -> Result<Option<Resolved>> {
         match condition {
             Condition::Holds { path, spans } => {
                 let number = *node;
                 *node = node.saturating_add(1);
-                if wanted.is_some_and(|wanted| !wanted.contains(&number)) {
+                let is_sought = match seeking {
+                    Seeking::Again(branches) => branches.contains(&number),
+                    // What all documents of the scope have in common leads to all of them.
+                    Seeking::Shortest { .. } => !(self.is_narrow() && self.is_key(path)),
+                };
+                if !is_sought {
                     return Ok(None);
                 }
                 let Some(id) = self.serves(path) else { return Ok(None) };
@@ -216,18 +258,18 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             Condition::All(parts) => {
                 let mut served = Vec::new();
                 for part in parts {
-                    served.extend(self.resolve(part, node, wanted)?);
+                    served.extend(self.resolve(part, node, seeking)?);
                 }
-                match wanted {
-                    Some(_) => Ok(served.into_iter().next()),
-                    None => self.shortest(served),
+                match seeking {
+                    Seeking::Again(_) => Ok(served.into_iter().next()),
+                    Seeking::Shortest { budget } => self.shortest(served, *budget),
                 }
             }
             Condition::Any(parts) => {
                 let mut branches = Vec::new();
                 let mut is_served = true;
                 for part in parts {
-                    match self.resolve(part, node, wanted)? {
+                    match self.resolve(part, node, seeking)? {
                         Some(found) => branches.extend(found.branches),
                         None => is_served = false,
                     }
@@ -246,18 +288,27 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             | Condition::Undefined(_)
             | Condition::Near { .. } => Ok(None),
         }
-        .and_then(|found| match found {
+        .and_then(|found| match (found, seeking) {
             // A single candidate is counted as well, to be compared with a scan.
-            Some(found) if wanted.is_none() && found.entries.is_none() => {
-                self.shortest(vec![found])
+            (Some(found), Seeking::Shortest { budget }) if found.entries.is_none() => {
+                self.shortest(vec![found], *budget)
             }
-            found => Ok(found),
+            (found, _) => Ok(found),
         })
     }
 
+    /// Whether a path is one of the partition key's.
+    fn is_key(&self, what: &Indexed) -> bool {
+        let Indexed::Path(path) = what else { return false };
+        let Some(names) = property_names(path) else { return false };
+        let paths = &self.reading.container.policies.partition_key.paths;
+        paths.iter().any(|path| path.segments() == names)
+    }
+
     /// Of several ways to look up the same documents, the one with the fewest entries.
-    fn shortest(&self, mut candidates: Vec<Resolved>) -> Result<Option<Resolved>> {
-        for limit in COUNTS {
+    fn shortest(&self, mut candidates: Vec<Resolved>, budget: usize) -> Result<Option<Resolved>> {
+        let mut limit = COUNT_FIRST.min(budget);
+        while !candidates.is_empty() {
             let mut best: Option<(usize, usize)> = None;
             for (at, candidate) in candidates.iter().enumerate() {
                 let count = match candidate.entries {
@@ -273,6 +324,10 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 found.entries = Some(count);
                 return Ok(Some(found));
             }
+            if limit >= budget {
+                break;
+            }
+            limit = limit.saturating_mul(COUNT_STEP).min(budget);
         }
         // All lists are long: a list of one value can be walked together with others.
         let single = candidates.iter().position(|candidate| candidate.single_value().is_some());
@@ -290,12 +345,6 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             }
         }
         Ok(count)
-    }
-
-    /// Whether so many entries would have to be looked at that a scan is faster.
-    fn is_broad(&self, branches: &[Branch], scanned: u64) -> Result<bool> {
-        let limit = usize::try_from(scanned / LOOKUP_COST).unwrap_or(usize::MAX);
-        Ok(self.count(branches, limit)? >= limit)
     }
 
     /// Other single values that must hold together with the one that is looked up.
@@ -377,6 +426,14 @@ fn property_names(path: &[PathSegment]) -> Option<Vec<String>> {
         PathSegment::Element => None,
     };
     path.iter().map(name).collect()
+}
+
+/// Which branches are wanted.
+enum Seeking<'a> {
+    /// Those with the fewest entries, of which so many may be counted.
+    Shortest { budget: usize },
+    /// Those that an earlier page has chosen.
+    Again(&'a [u16]),
 }
 
 /// Branches that cover a condition.

@@ -56,6 +56,17 @@ impl<'r, P: Snapshot> Entries<'r, P> {
         Ok(self.chunk.pop_front())
     }
 
+    /// Goes on at a key that lies further ahead.
+    pub(super) fn jump(&mut self, key: Vec<u8>) {
+        while self.chunk.front().is_some_and(|front| *front < key) {
+            self.chunk.pop_front();
+        }
+        if self.chunk.is_empty() && !self.is_drained {
+            self.from = Bound::Included(key);
+            self.chunk_size = CHUNK_MIN;
+        }
+    }
+
     fn fill(&mut self) -> Result<()> {
         if self.is_drained {
             return Ok(());

@@ -228,6 +228,8 @@ pub(crate) struct Lookup<'r, P> {
     at: (usize, usize, usize),
     entries: Option<Entries<'r, P>>,
     followers: Vec<Follower<'r, P>>,
+    /// How many entries in a row lacked another value.
+    misses: usize,
     found: VecDeque<(Found, Item)>,
     batch: usize,
     /// How many entries were looked at.
@@ -256,6 +258,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             at: (0, 0, 0),
             entries: None,
             followers: Vec::new(),
+            misses: 0,
             found: VecDeque::new(),
             batch: BATCH_MIN,
             visited: 0,
@@ -323,13 +326,31 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             if *place < slice.from[..] || *place >= slice.to[..] {
                 continue;
             }
-            let mut passes = true;
+            let mut missing = None;
             for follower in &mut self.followers {
-                passes = passes && follower.contains(place, slice)?;
+                if missing.is_none() {
+                    missing = follower.lacks(place, slice)?;
+                }
             }
-            if passes {
-                let split = key.len() - place.len();
-                keys.push((key, split));
+            match missing {
+                None => {
+                    let split = key.len() - place.len();
+                    keys.push((key, split));
+                    self.misses = 0;
+                }
+                Some(Next::End) => {
+                    is_drained = true;
+                    break;
+                }
+                Some(Next::At(next)) => {
+                    self.misses += 1;
+                    if self.misses > MISSES_MAX {
+                        // The other value's documents lie far ahead: nothing before them counts.
+                        self.misses = 0;
+                        let prefix = &key[..key.len() - place.len()];
+                        entries.jump([prefix, &next].concat());
+                    }
+                }
             }
         }
         let at = self.at;
@@ -402,6 +423,12 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
     }
 }
 
+/// Where another value's entries go on.
+enum Next {
+    At(Vec<u8>),
+    End,
+}
+
 /// Follows the places of one value, beside those of another.
 struct Follower<'r, P> {
     snapshot: &'r P,
@@ -418,8 +445,9 @@ impl<'r, P: Snapshot> Follower<'r, P> {
         Follower { snapshot, prefix: prefix.to_vec(), entries: None, misses: 0 }
     }
 
-    /// Whether there is an entry at the place; places must be asked for in ascending order.
-    fn contains(&mut self, place: &[u8], slice: &Slice<P>) -> Result<bool> {
+    /// Where the next entry is, if there is none at the place; places must be asked for in
+    /// ascending order.
+    fn lacks(&mut self, place: &[u8], slice: &Slice<P>) -> Result<Option<Next>> {
         let wanted = [&self.prefix[..], place].concat();
         loop {
             if self.entries.is_none() || self.misses > MISSES_MAX {
@@ -434,14 +462,15 @@ impl<'r, P: Snapshot> Follower<'r, P> {
             }
             let entries = self.entries.as_mut().expect("was opened above");
             match entries.peek()? {
-                None => return Ok(false),
+                None => return Ok(Some(Next::End)),
                 Some(key) if *key < wanted[..] => {
                     entries.next()?;
                     self.misses += 1;
                 }
                 Some(key) => {
                     self.misses = 0;
-                    return Ok(*key == wanted[..]);
+                    let next = || Next::At(key[self.prefix.len()..].to_vec());
+                    return Ok((*key != wanted[..]).then(next));
                 }
             }
         }

@@ -49,6 +49,9 @@ pub(super) fn contains_all(arguments: &[Option<&Value>]) -> Option<Value> {
     decide(arguments, false)
 }
 
+/// So many values are compared with each other rather than looked up.
+const FEW: usize = 16;
+
 /// Looks for each value; finding, or missing, one decides. Else an undefined value leaves the
 /// answer undefined. Nothing is in an empty array, and that is known without looking.
 fn decide(arguments: &[Option<&Value>], decisive: bool) -> Option<Value> {
@@ -56,10 +59,19 @@ fn decide(arguments: &[Option<&Value>], decisive: bool) -> Option<Value> {
     if items.is_empty() {
         return Some(Value::Bool(false));
     }
+    let wanted = &arguments[1..];
+    // Many in many: each is looked up, or a query would compare for hours.
+    let many = items.len().min(wanted.len()) > FEW;
+    let known: HashSet<Vec<u8>> =
+        if many { items.iter().map(known_by).collect() } else { HashSet::new() };
+    let is_in = |wanted: &Value| match many {
+        true => known.contains(&known_by(wanted)),
+        false => items.iter().any(|item| equal(item, wanted)),
+    };
     let mut all_defined = true;
-    for wanted in &arguments[1..] {
+    for wanted in wanted {
         match wanted {
-            Some(wanted) if items.iter().any(|item| equal(item, wanted)) == decisive => {
+            Some(wanted) if is_in(wanted) == decisive => {
                 return Some(Value::Bool(decisive));
             }
             Some(_) => {}
@@ -206,4 +218,57 @@ pub(super) fn object_to_array(arguments: &[&Value]) -> Option<Value> {
 pub(super) fn document_id(arguments: &[&Value]) -> Option<Value> {
     let rid = arguments[0].get("_rid")?.as_str()?;
     rid.parse::<DocumentRid>().ok().map(|rid| Value::from(rid.ordinal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize, first: usize) -> Vec<Value> {
+        (first..first + count).map(Value::from).collect()
+    }
+
+    fn answer(
+        function: fn(&[Option<&Value>]) -> Option<Value>,
+        items: &Value,
+        wanted: &[Value],
+    ) -> Option<bool> {
+        let arguments: Vec<_> = [items].into_iter().chain(wanted).map(Some).collect();
+        function(&arguments).and_then(|answer| answer.as_bool())
+    }
+
+    /// Few are compared and many are looked up; the answers are the same.
+    #[test]
+    fn any_number_of_values_is_looked_for() {
+        for count in [1, FEW, FEW + 1, 10 * FEW] {
+            let items = Value::Array(numbers(count, 0));
+            let (inside, outside) = (numbers(count, 0), numbers(count, count));
+            let both = [&outside[..], &inside[..1]].concat();
+            assert_eq!(answer(contains_all, &items, &inside), Some(true), "{count}");
+            assert_eq!(answer(contains_all, &items, &both), Some(false), "{count}");
+            assert_eq!(answer(contains_any, &items, &both), Some(true), "{count}");
+            assert_eq!(answer(contains_any, &items, &outside), Some(false), "{count}");
+        }
+    }
+
+    #[test]
+    fn values_are_looked_up_by_the_equality_of_the_language() {
+        let text = r#"[0, 1.0, "1", null, [1, {"a": 1, "b": 2}], {"b": 2, "a": [0]}, false]"#;
+        let mut items = Value::parse(text.as_bytes()).expect("the text is JSON");
+        let text = r#"[-0, 1, "1", null, [1.0, {"b": 2, "a": 1}], {"a": [-0], "b": 2.0}, false]"#;
+        let wanted = Value::parse(text.as_bytes()).expect("the text is JSON");
+        let wanted = [wanted.as_array().expect("a list"), &numbers(FEW, 10)[..]].concat();
+        if let Value::Array(items) = &mut items {
+            items.extend(numbers(FEW, 10));
+        }
+        assert_eq!(answer(contains_all, &items, &wanted), Some(true));
+        assert_eq!(answer(contains_all, &items, &numbers(FEW + 1, 10)), Some(false));
+    }
+
+    /// A query once compared each of the values with each element, for minutes.
+    #[test]
+    fn many_values_in_many_elements_take_no_time() {
+        let (items, wanted) = (Value::Array(numbers(50_000, 0)), numbers(50_000, 50_000));
+        assert_eq!(answer(contains_any, &items, &wanted), Some(false));
+    }
 }

@@ -1,4 +1,6 @@
-//! A server in memory that fuzz targets throw requests at.
+//! A server in memory that fuzz targets throw requests at, and documents that they query.
+
+pub mod asked;
 
 use std::sync::Arc;
 

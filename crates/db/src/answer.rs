@@ -84,18 +84,10 @@ impl<P: Snapshot> Asked<'_, P> {
     pub(crate) fn explain(&self) -> Result<Explanation> {
         let chooser = Chooser::new(self.reading, self.insists)?;
         let order = self.prepared.order();
-        let along = chooser.along(&order, &self.condition)?;
-        let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
-        let page = PageBuilder::new(self);
-        let along = match along {
-            Some(along)
-                if self.prepared.is_row_wise()
-                    && !order.is_empty()
-                    && self.pays_along(&along, &choice, &chooser, &page)? =>
-            {
-                Some(along)
-            }
-            _ => None,
+        let (along, choice) = if self.prepared.is_row_wise() && !order.is_empty() {
+            self.way(&order, &chooser, &PageBuilder::new(self))?
+        } else {
+            (None, chooser.choose(&self.condition, self.extent(None))?)
         };
         let is_counted = self.counted(&chooser)?.is_some();
         let mut counted = Vec::new();
@@ -258,15 +250,11 @@ impl<P: Snapshot> Asked<'_, P> {
             return Ok(page.finish(None));
         }
         let order = self.prepared.order();
-        let along = chooser.along(&order, &self.condition)?;
+        let (along, choice) = self.way(&order, chooser, &page)?;
         let terms = self.terms(along.as_ref())?;
         let tie = terms.tie;
+        // A page goes on in the order of the page before, also among equals.
         let along = along.filter(|along| tie.is_rid() || along.natural_tie() == tie);
-        let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
-        let along = match along {
-            Some(along) if self.pays_along(&along, &choice, chooser, &page)? => Some(along),
-            _ => None,
-        };
         match &along {
             Some(along) => {
                 let mut merged = Merged::new(self.reading, along, &terms);
@@ -304,6 +292,23 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let memory_bytes_max = SORT_BYTES;
         Ok(Terms { prepared: self.prepared, order, tie, floors, memory_bytes_max })
+    }
+
+    /// The index to walk along, if that pays, and how to find documents if it does not.
+    fn way(
+        &self,
+        order: &[OrderBy],
+        chooser: &Chooser<'_, P>,
+        page: &PageBuilder,
+    ) -> Result<(Option<Along>, Choice)> {
+        let is_few = chooser.scanned()? <= SORT_ALWAYS && !chooser.insists();
+        let along = if is_few { None } else { chooser.along(order, &self.condition)? };
+        let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
+        let along = match along {
+            Some(along) if self.pays_along(&along, &choice, chooser, page)? => Some(along),
+            _ => None,
+        };
+        Ok((along, choice))
     }
 
     /// How many documents have to be found; where an index has them in order, the first will do.

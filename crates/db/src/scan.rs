@@ -3,6 +3,7 @@
 //! A scan reads fixed versions of the ranges in chunks, so that it can stop anywhere and never holds
 //! more than a little. Documents that have expired or were purged are passed over.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub(crate) struct Slice<P> {
     prefix: Option<PartitionKey>,
     /// Purged partitions, with the lsn up to which their documents are gone.
     purged: Arc<HashMap<Vec<u8>, u64>>,
+    /// How many documents the range and the slice hold, once somebody has asked.
+    counts: OnceCell<(u64, u64)>,
 }
 
 /// A scope of a container at fixed versions of its ranges, in the order of the hash space.
@@ -123,7 +126,8 @@ impl<S: RangeStore> Db<S> {
                 opened.insert(range.storage, (snapshot, Arc::new(purged)));
             }
             let (snapshot, purged) = opened[&range.storage].clone();
-            slices.push(Slice { snapshot, range, from, to, partition, prefix, purged });
+            let counts = OnceCell::new();
+            slices.push(Slice { snapshot, range, from, to, partition, prefix, purged, counts });
         }
         let now_s = self.clock.now_s();
         let clock = self.clock.clone();
@@ -142,17 +146,30 @@ impl<P: Snapshot> Slice<P> {
 
     /// How many documents are stored in the whole range.
     pub(crate) fn range_documents(&self) -> Result<u64> {
-        let row = self.snapshot.get(&key::header())?;
-        let row = row.ok_or_else(|| corrupt("range header is missing"))?;
-        Ok(RangeHeader::decode(&row)?.items)
+        Ok(self.counts()?.0)
     }
 
     /// How many documents are stored in the slice; at most so many, where no counter says it.
     pub(crate) fn documents(&self) -> Result<u64> {
-        let Some(partition) = &self.partition else { return self.range_documents() };
-        let row = self.snapshot.get(&partition.row(key::Kind::Partition))?;
-        let counters = row.map(|row| PartitionCounters::decode(&row)).transpose()?;
-        Ok(counters.map_or(0, |counters| counters.items))
+        Ok(self.counts()?.1)
+    }
+
+    fn counts(&self) -> Result<(u64, u64)> {
+        if let Some(counts) = self.counts.get() {
+            return Ok(*counts);
+        }
+        let row = self.snapshot.get(&key::header())?;
+        let row = row.ok_or_else(|| corrupt("range header is missing"))?;
+        let in_range = RangeHeader::decode(&row)?.items;
+        let in_slice = match &self.partition {
+            None => in_range,
+            Some(partition) => {
+                let row = self.snapshot.get(&partition.row(key::Kind::Partition))?;
+                let counters = row.map(|row| PartitionCounters::decode(&row)).transpose()?;
+                counters.map_or(0, |counters| counters.items)
+            }
+        };
+        Ok(*self.counts.get_or_init(|| (in_range, in_slice)))
     }
 }
 

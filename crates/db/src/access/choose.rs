@@ -54,11 +54,15 @@ pub(crate) enum Extent {
 const LOOKUP_COST: u64 = 4;
 /// Passing over so many entries costs about as much as passing over one document in a scan.
 const ENTRIES_PER_DOCUMENT: u64 = 6;
+/// So few documents are not worth a look at their index.
+const SCAN_ALWAYS: u64 = 64;
 /// Counting starts with so many entries and goes on in steps.
-const COUNT_FIRST: usize = 16;
+const COUNT_FIRST: usize = 64;
 const COUNT_STEP: usize = 8;
 /// So many entries are always counted before a list is taken for a long one.
 const COUNT_ALWAYS: u64 = 512;
+/// Of so many documents a page is looked up without counting.
+const PAGE_ALWAYS: u64 = COUNT_ALWAYS * LOOKUP_COST;
 /// In a narrow scope not more than so many.
 const COUNT_NARROW: u64 = 32_768;
 /// A lookup has at most so many branches, because a continuation names them.
@@ -176,6 +180,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             return Ok(Choice::Nothing);
         }
         let scanned = self.scanned()?;
+        if scanned <= SCAN_ALWAYS && !self.insists {
+            return Ok(Choice::Scan);
+        }
         // Counting must stay cheap beside what it decides on.
         let budget = match extent {
             Extent::Page if self.is_narrow() => scanned.clamp(COUNT_ALWAYS, COUNT_NARROW),
@@ -183,9 +190,15 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             Extent::Whole => (scanned / LOOKUP_COST).max(COUNT_ALWAYS),
         };
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
-        let Some(found) = self.resolve(condition, &mut 0, &Seeking::Shortest { budget })? else {
+        let Some(mut found) = self.resolve(condition, &mut 0, &Seeking::Shortest { budget })?
+        else {
             return Ok(Choice::Scan);
         };
+        // The only way there is needs no counting where it leads straight to a page.
+        let is_plain = extent == Extent::Page && !self.is_narrow() && scanned > PAGE_ALWAYS;
+        if found.entries.is_none() && !is_plain {
+            found.entries = Some(self.count(&found.branches, budget)?).filter(|n| *n < budget);
+        }
         if !self.insists && self.is_scan_cheaper(&found, scanned, extent)? {
             return Ok(Choice::Scan);
         }
@@ -203,9 +216,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let Some(entries) = found.entries else {
             // The list is long. For a page that does not matter, if it leads to documents of the
             // scope only.
-            return Ok(extent == Extent::Whole
-                || self.is_narrow()
-                || scanned < COUNT_ALWAYS * LOOKUP_COST);
+            return Ok(extent == Extent::Whole || self.is_narrow() || scanned <= PAGE_ALWAYS);
         };
         let entries = entries as u64;
         let in_scope = match found.single_value() {
@@ -288,13 +299,6 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             | Condition::Undefined(_)
             | Condition::Near { .. } => Ok(None),
         }
-        .and_then(|found| match (found, seeking) {
-            // A single candidate is counted as well, to be compared with a scan.
-            (Some(found), Seeking::Shortest { budget }) if found.entries.is_none() => {
-                self.shortest(vec![found], *budget)
-            }
-            (found, _) => Ok(found),
-        })
     }
 
     /// Whether a path is one of the partition key's.
@@ -307,6 +311,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
 
     /// Of several ways to look up the same documents, the one with the fewest entries.
     fn shortest(&self, mut candidates: Vec<Resolved>, budget: usize) -> Result<Option<Resolved>> {
+        if candidates.len() < 2 {
+            return Ok(candidates.pop());
+        }
         let mut limit = COUNT_FIRST.min(budget);
         while !candidates.is_empty() {
             let mut best: Option<(usize, usize)> = None;

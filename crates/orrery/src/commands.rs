@@ -206,7 +206,7 @@ pub(crate) struct QueryArguments {
     pub(crate) page_size: Option<u32>,
 
     /// Stop after so many rows.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_rows: Option<u64>,
 
     /// Tell how the query would be answered instead of answering it.

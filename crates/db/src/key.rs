@@ -70,12 +70,6 @@ impl PartitionPrefix {
         Some(PartitionKey::decode(&self.0[at..]).ok()?.0)
     }
 
-    /// The effective partition key.
-    pub(crate) fn epk(&self) -> Option<Epk> {
-        let at = end_of_epk(&self.0)?;
-        Some(Epk::from_bytes(unescape(&self.0[..at - 2])))
-    }
-
     pub(crate) fn place(&self, id: &str) -> Vec<u8> {
         [&self.0[..], id.as_bytes()].concat()
     }
@@ -169,16 +163,6 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn unescape(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        out.push(bytes[at]);
-        at += if bytes[at] == 0 { 2 } else { 1 };
-    }
-    out
-}
-
 /// Where the partition key starts: after the two zero bytes that end the effective partition key.
 fn end_of_epk(place: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -214,7 +198,6 @@ mod tests {
             let (found, rest) = PartitionPrefix::of(&place).unwrap();
             prop_assert_eq!(&found, &partition);
             prop_assert_eq!(rest, id.as_bytes());
-            prop_assert_eq!(found.epk().unwrap(), Epk::from_bytes(epk));
             prop_assert_eq!(
                 found.partition_key().unwrap(), PartitionKey(vec![Component::String(key)])
             );

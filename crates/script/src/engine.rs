@@ -105,6 +105,12 @@ impl<'js> Sandbox<'js> {
         id: &str,
         source: &str,
     ) -> Result<Function<'js>, ScriptError> {
+        if source.contains('\0') {
+            // The engine takes C strings.
+            let text = "Encountered exception while compiling Javascript. Exception = SyntaxError: \
+                        the source contains a NUL character";
+            return Err(ScriptError::new(ErrorKind::Compile, text));
+        }
         let expression = format!("({source}\n)");
         let value: Value<'js> = match evaluate(ctx, id, &expression) {
             Ok(value) => value,
@@ -171,7 +177,7 @@ impl<'js> Sandbox<'js> {
         self.watch.end_grace(state);
         let mut failure = described.unwrap_or_else(|_| {
             ctx.catch();
-            Failure::plain("Error: out of memory".to_owned())
+            Failure::plain("an error that cannot be shown".to_owned())
         });
         failure.is_syntax = is_syntax;
         failure
@@ -240,7 +246,7 @@ impl Failure {
             Place::Callback => "executing function",
         };
         let mut text = format!("Encountered exception while {doing}. Exception = {}", self.text);
-        let frames = self.stack.lines().map(str::trim).filter(|frame| !frame.contains(OWN_FILE));
+        let frames = self.stack.lines().map(str::trim).filter(|frame| !is_own_frame(frame));
         let frames: String = frames.map(|frame| format!("\n   {frame}")).collect();
         if !frames.is_empty() {
             text.push_str(&format!("\r\nStack trace: {}{frames}", self.text));
@@ -251,6 +257,11 @@ impl Failure {
         };
         ScriptError::new(kind, text)
     }
+}
+
+/// Whether a line of a stack trace is about our own scripts, or about what they call.
+fn is_own_frame(frame: &str) -> bool {
+    frame.contains(OWN_FILE) || matches!(frame, "at construct (native)" | "at apply (native)")
 }
 
 /// Evaluates a text as a script of the user.

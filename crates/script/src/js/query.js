@@ -5,6 +5,9 @@
 // left to right. Without a sort a page ends when it is full; with one, everything is read and sorted
 // before the first page. A continuation says where in the walk the next page starts and how many
 // results of there it skips.
+//
+// This is read when the script is already running, so nothing here relies on what a script can
+// change: no iteration over arrays, no method of theirs.
 (function (sandbox, context) {
     'use strict';
 
@@ -224,7 +227,8 @@
             return flatten(false);
         },
         unwind: (given) => {
-            const [select, combine] = given;
+            const select = given[0];
+            const combine = given[1];
             if (!select) throw fail(400, 'When using "unwind", "collectionSelector" must be used.');
             if (typeof select !== 'function') throw fail(400, 'When using "unwind", "collectionSelector" must be a function.');
             if (select.length !== 1) throw fail(400, '"collectionSelector" requires one argument.');
@@ -277,7 +281,8 @@
             return run([step], options, callback);
         };
     }
-    for (const name of ['distance', 'intersects', 'within', 'isValid', 'isValidDetailed']) {
+    const SPATIAL = { __proto__: null, distance: 1, intersects: 1, within: 1, isValid: 1, isValidDetailed: 1 };
+    for (const name in SPATIAL) {
         functions.spatial[name] = () => {
             throw fail(400, `spatial.${name} is not supported in scripts; use the spatial functions of queries instead.`);
         };

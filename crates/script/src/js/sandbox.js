@@ -295,18 +295,44 @@
         }[name]);
     }
 
+    // Spreading and destructuring begin here.
+    const symbolIterator = Symbol.iterator;
+    const nextOf = lists[symbolIterator];
+    const values = { values() { if (this.length > 1024) tick(); return apply(nextOf, this, []); } }.values;
+    hide(lists, 'values', values);
+    hide(lists, symbolIterator, values);
+    for (const holder of [Map.prototype, Set.prototype]) {
+        const original = holder[symbolIterator];
+        hide(holder, symbolIterator, function () {
+            if (this.size > 1024) tick();
+            return apply(original, this, []);
+        });
+    }
+    for (const name of ['keys', 'values', 'entries', 'assign', 'fromEntries', 'freeze', 'getOwnPropertyNames',
+        'getOwnPropertyDescriptors', 'defineProperties']) {
+        const original = Object[name];
+        hide(Object, name, {
+            [name](...given) {
+                tick();
+                return apply(original, Object, given);
+            },
+        }[name]);
+    }
+
     function guardSearch(name) {
         const original = texts[name];
         hide(texts, name, {
-            [name](sought, ...given) {
+            [name](...given) {
+                const sought = given[0];
                 if (typeof this !== 'string' || typeof sought !== 'string') {
                     if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
                     // A pattern does its own searching, and asks for the time while it does.
                     if (typeof sought === 'object' && sought !== null) {
                         tick();
-                        return apply(original, `${this}`, [sought, ...given]);
+                        return apply(original, `${this}`, given);
                     }
-                    return apply(guarded, `${this}`, [`${sought}`, ...given]);
+                    given[0] = `${sought}`;
+                    return apply(guarded, `${this}`, given);
                 }
                 if (this.length * sought.length > 1048576) {
                     if (this.length * sought.length > SEARCH_MAX) {
@@ -314,7 +340,7 @@
                     }
                     tick();
                 }
-                return apply(original, this, [sought, ...given]);
+                return apply(original, this, given);
             },
         }[name]);
         const guarded = texts[name];
@@ -324,14 +350,15 @@
     for (const name of ['split', 'replace']) {
         const original = texts[name];
         hide(texts, name, {
-            [name](sought, ...given) {
+            [name](...given) {
+                const sought = given[0];
                 if (typeof this === 'string' && this.length > 4096) {
                     if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
                         throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
                     }
                     tick();
                 }
-                return apply(original, this, [sought, ...given]);
+                return apply(original, this, given);
             },
         }[name]);
     }
@@ -345,11 +372,24 @@
         }[name]);
     }
 
-    const { parse, stringify } = JSON;
-    hide(JSON, 'parse', { parse(text, reviver) { tick(); return reviver === undefined ? parse(text) : parse(text, reviver); } }.parse);
-    hide(JSON, 'stringify', {
-        stringify(value, replacer, space) { tick(); return stringify(value, replacer, space); },
-    }.stringify);
+    // A structure that holds itself many times over makes more text than there is memory, and the
+    // engine goes on after the memory has run out. Calling a function for every member, it stops.
+    const parse = JSON.parse;
+    const write = JSON.stringify;
+    const pass = (name, value) => value;
+    function stringify(value, replacer, space) {
+        tick();
+        if (typeof replacer === 'function') return write(value, replacer, space);
+        const text = write(value, pass, isArray(replacer) ? undefined : space);
+        return isArray(replacer) ? write(value, replacer, space) : text;
+    }
+    hide(JSON, 'parse', {
+        parse(text, reviver) {
+            tick();
+            return parse(text, reviver);
+        },
+    }.parse);
+    hide(JSON, 'stringify', stringify);
 
     // What a failure looks like from outside. The script may have thrown anything, with getters
     // that throw in turn.
@@ -362,6 +402,8 @@
         let stack;
         try {
             text = NativeString(error);
+            // The engine throws null when there is no memory left for an error.
+            if (error === null) text = 'null: the script threw null, or ran out of memory';
         } catch { /* keeps the words above */ }
         try {
             if (isObject && typeof error.number === 'number') number = error.number;

@@ -30,7 +30,7 @@ impl Memory {
     pub(crate) fn with(documents: &[&str]) -> Memory {
         let mut memory = Memory::default();
         for document in documents {
-            memory.create(document).unwrap();
+            memory.create(document).expect("a document of a test");
         }
         memory.calls.clear();
         memory
@@ -140,7 +140,7 @@ impl Host for Memory {
         let rows: Vec<String> = rows
             .map(|row| {
                 let id = row.get("id").cloned().unwrap_or(Value::Null);
-                if text.contains("c.id") {
+                if text.contains("VALUE c.id") {
                     id.to_text()
                 } else {
                     Value::Object(row.clone()).to_text()
@@ -214,7 +214,7 @@ impl Host for Memory {
         let id = Memory::id_of(link);
         self.note(format!("patch {id}"))?;
         self.check(&id, if_match)?;
-        let patch = Value::parse(patch.as_bytes()).unwrap();
+        let patch = Value::parse(patch.as_bytes()).expect("the context writes JSON");
         let patch = value::Patch::parse(&patch);
         let patch = patch.map_err(|error| HostError::refused(400, &error.to_string()))?;
         let patched = patch.apply(self.found(&id)?, &[]);

@@ -6,6 +6,7 @@
 import { deepStrictEqual as same, ok, rejects } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { CosmosClient, ErrorResponse, PartitionKeyBuilder, PartitionKeyKind } from "@azure/cosmos";
+import { querySteps } from "./queries.js";
 
 const client = new CosmosClient(process.env.ORRERY_CONNECTION_STRING);
 const databaseId = `conformance-${randomUUID()}`;
@@ -215,6 +216,8 @@ const steps = {
     }
     same(pages, [["0", "1", "2"], ["3", "4", "5"], ["6"]]);
   },
+
+  ...querySteps(() => database),
 
   async "database is deleted"() {
     same((await database.delete()).statusCode, 204);

@@ -115,6 +115,9 @@ public final class Scenario {
         steps.put("null and absent keys differ", this::nullAndAbsentKeysDiffer);
         steps.put("throughput is read and replaced", this::throughputIsReadAndReplaced);
         steps.put("containers are read in pages", this::containersAreReadInPages);
+        Queries queries = new Queries(System.getenv("ORRERY_CONFORMANCE_QUERIES"));
+        steps.put("container with several ranges is filled", () -> queries.fill(database));
+        queries.all().forEach(query -> steps.put("query: " + query.get("name").asText(), () -> queries.ask(query)));
         steps.put("database is deleted", this::databaseIsDeleted);
         return steps;
     }
@@ -325,7 +328,7 @@ public final class Scenario {
             .collect(Collectors.toList());
     }
 
-    private static void same(String what, Object actual, Object expected) {
+    static void same(String what, Object actual, Object expected) {
         if (!Objects.equals(actual, expected)) {
             throw new AssertionError(what + ": expected " + expected + ", got " + actual);
         }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -31,6 +32,7 @@ type scenario struct {
 	databaseID string
 	database   *azcosmos.DatabaseClient
 	orders     *azcosmos.ContainerClient
+	ranges     *azcosmos.ContainerClient
 }
 
 type step struct {
@@ -63,6 +65,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	queries, err := readQueries(os.Getenv("ORRERY_CONFORMANCE_QUERIES"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// The last step deletes the database.
+	last := len(steps) - 1
+	steps := slices.Concat(steps[:last], queries.steps(), steps[last:])
 	s := &scenario{client: client, databaseID: fmt.Sprintf("conformance-%d", time.Now().UnixNano())}
 	passed, failed := 0, 0
 	for _, step := range steps {

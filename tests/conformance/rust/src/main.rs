@@ -2,8 +2,10 @@
 //!
 //! The connection string comes from ORRERY_CONNECTION_STRING; the last line printed is `N passed, M failed` and the
 //! exit code is 1 if M is not 0. The steps run in order and build on each other. The SDK reads documents in feeds only
-//! by query or change feed, so no feed is here. It writes documents in a binary form of JSON unless told not to, and it
-//! is not told.
+//! by query or change feed, so no feed is here; queries are in a module of their own. It writes documents in a binary
+//! form of JSON unless told not to, and it is not told.
+
+mod queries;
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -93,8 +95,18 @@ async fn play(client: CosmosClient) -> (u32, u32) {
         hierarchical_key_separates_documents,
         null_and_absent_keys_differ,
         throughput_is_read_and_replaced,
-        database_is_deleted,
+        container_with_several_ranges_is_filled,
     );
+    for (name, outcome) in scenario.ask_queries().await {
+        match outcome {
+            Ok(()) => passed += 1,
+            Err(error) => {
+                failed += 1;
+                eprintln!("FAILED query: {name}: {error}");
+            }
+        }
+    }
+    steps!(database_is_deleted);
     (passed, failed)
 }
 
@@ -102,11 +114,17 @@ struct Scenario {
     client: CosmosClient,
     database_id: String,
     orders: Option<ContainerClient>,
+    ranges: Option<(queries::Script, ContainerClient)>,
 }
 
 impl Scenario {
     fn new(client: CosmosClient) -> Self {
-        Self { client, database_id: format!("conformance-{}", Uuid::new_v4()), orders: None }
+        Self {
+            client,
+            database_id: format!("conformance-{}", Uuid::new_v4()),
+            orders: None,
+            ranges: None,
+        }
     }
 
     fn database(&self) -> DatabaseClient {
@@ -311,6 +329,24 @@ impl Scenario {
         same("throughput", &poller.await?.into_model()?.throughput(), &Some(500))?;
         let after = orders.read_throughput(None).await?.ok_or("no throughput")?;
         same("throughput", &after.throughput(), &Some(500))
+    }
+
+    async fn container_with_several_ranges_is_filled(&mut self) -> Outcome {
+        let script = queries::Script::read(&std::env::var("ORRERY_CONFORMANCE_QUERIES")?)?;
+        let container = script.fill(&self.database()).await?;
+        self.ranges = Some((script, container));
+        Ok(())
+    }
+
+    /// Asks every query, and says how each went.
+    async fn ask_queries(&self) -> Vec<(String, Outcome)> {
+        let mut outcomes = Vec::new();
+        let Some((script, container)) = &self.ranges else { return outcomes };
+        for query in script.queries() {
+            let outcome = queries::ask(container, query).await;
+            outcomes.push((query["name"].as_str().unwrap_or_default().to_owned(), outcome));
+        }
+        outcomes
     }
 
     async fn database_is_deleted(&mut self) -> Outcome {

@@ -43,6 +43,7 @@ pub fn every_rule<S: RangeStore>() -> Vec<Rule<S>> {
         ("transactions conflict with what they read", transactions_conflict_with_what_they_read),
         ("old transactions conflict", old_transactions_conflict),
         ("a transaction carries an operation", a_transaction_carries_an_operation),
+        ("a transaction takes steps back", a_transaction_takes_steps_back),
         ("range ids are used once", range_ids_are_used_once),
         ("sealed ranges are read only", sealed_ranges_are_read_only),
         ("erased ranges are gone", erased_ranges_are_gone),
@@ -572,6 +573,44 @@ fn a_transaction_carries_an_operation<S: RangeStore>(open: &dyn Fn() -> S) {
     let refused = block_on(store.commit_with(txn, record(b"again")));
     assert!(matches!(refused, Err(SubmitError::Refused((), 2))), "{refused:?}");
     assert_eq!(all(&store.snapshot(META_RANGE).unwrap()), all(&snapshot));
+}
+
+fn a_transaction_takes_steps_back<S: RangeStore>(open: &dyn Fn() -> S) {
+    let store = open();
+    block_on(store.submit(META_RANGE, put("a", "1"))).unwrap();
+    let value = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+    let mut txn = store.begin(META_RANGE).unwrap();
+    txn.put(b"a", Bytes::from_static(b"2"));
+    txn.keep();
+    txn.put(b"a", Bytes::from_static(b"3"));
+    txn.delete(b"a");
+    txn.put(b"b", Bytes::from_static(b"3"));
+    assert_eq!((txn.peek(b"a").unwrap(), txn.peek(b"b").unwrap()), (None, value("3")));
+    txn.take_back();
+    assert_eq!((txn.peek(b"a").unwrap(), txn.peek(b"b").unwrap()), (value("2"), None));
+    assert_eq!(txn.written_bytes(), 2);
+    // Peeking is not reading, so this is no conflict.
+    block_on(store.submit(META_RANGE, put("b", "1"))).unwrap();
+    assert_eq!(block_on(store.commit(txn)).unwrap(), 3);
+    let snapshot = store.snapshot(META_RANGE).unwrap();
+    assert_eq!(
+        (snapshot.get(b"a").unwrap(), snapshot.get(b"b").unwrap()),
+        (value("2"), value("1"))
+    );
+    // What was read still counts when what was written does not.
+    for is_changed in [false, true] {
+        let mut txn = store.begin(META_RANGE).unwrap();
+        txn.get(b"a").unwrap();
+        txn.put(b"c", Bytes::from_static(b"1"));
+        txn.forget_writes();
+        assert!(txn.is_read_only());
+        if is_changed {
+            block_on(store.submit(META_RANGE, put("a", "4"))).unwrap();
+        }
+        let committed = block_on(store.commit_with(txn, put("d", "1")));
+        assert_eq!(committed.is_err(), is_changed, "{committed:?}");
+        assert_eq!(store.snapshot(META_RANGE).unwrap().get(b"c").unwrap(), None);
+    }
 }
 
 fn range_ids_are_used_once<S: RangeStore>(open: &dyn Fn() -> S) {

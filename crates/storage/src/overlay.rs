@@ -1,7 +1,8 @@
 //! Writes that lie over a version and are not yet part of it.
 //!
-//! The committer collects the writes of a whole group in one overlay, keyed by stored keys. Each
-//! operation works between two savepoints: the overlay remembers what every put and delete
+//! The committer collects the writes of a whole group in one overlay, keyed by stored keys; a
+//! transaction has one of its own, keyed by the keys of its range. Each operation works between two
+//! savepoints: the overlay remembers what every put and delete
 //! replaced, so that a refused operation can be taken back without copying anything for the others.
 
 use std::{
@@ -31,6 +32,11 @@ pub(crate) struct Overlay {
 impl Overlay {
     pub(crate) fn pending(&self) -> &Pending {
         &self.pending
+    }
+
+    /// All writes, whether kept or not.
+    pub(crate) fn into_pending(self) -> Pending {
+        self.pending
     }
 
     pub(crate) fn set(&mut self, key: Bytes, value: Option<Bytes>) {

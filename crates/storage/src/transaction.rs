@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::{
     Direction, Error, KEY_BYTES_MAX, Lsn, RangeId, Snapshot, VALUE_BYTES_MAX, View, Visit,
-    overlay::{Pending, scan_merged},
+    overlay::{Overlay, Pending, scan_merged},
 };
 
 /// A transaction on one range. It is a [`View`], so the code of operations works on it unchanged.
@@ -19,7 +19,7 @@ pub struct Transaction<S> {
     range: RangeId,
     snapshot: S,
     reads: RefCell<Reads>,
-    writes: Pending,
+    writes: Overlay,
 }
 
 /// What a transaction has read.
@@ -104,7 +104,7 @@ fn successor(key: &[u8]) -> Bytes {
 
 impl<S: Snapshot> Transaction<S> {
     pub(crate) fn new(range: RangeId, snapshot: S) -> Self {
-        Self { range, snapshot, reads: RefCell::default(), writes: Pending::new() }
+        Self { range, snapshot, reads: RefCell::default(), writes: Overlay::default() }
     }
 
     /// The range that it works on.
@@ -119,13 +119,42 @@ impl<S: Snapshot> Transaction<S> {
 
     /// Whether it has written anything.
     pub fn is_read_only(&self) -> bool {
-        self.writes.is_empty()
+        self.writes.pending().is_empty()
+    }
+
+    /// The value of a key, with its own writes. The read is not remembered.
+    pub fn peek(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        match self.writes.pending().get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.snapshot.get(key),
+        }
+    }
+
+    /// Ends a step: what has been written stays, whatever comes later.
+    pub fn keep(&mut self) {
+        self.writes.keep();
+    }
+
+    /// Takes back what was written since the last step ended. What was read stays remembered.
+    pub fn take_back(&mut self) {
+        self.writes.take_back();
+    }
+
+    /// Roughly the bytes that it has written.
+    pub fn written_bytes(&self) -> usize {
+        self.writes.kept_bytes() + self.writes.operation_bytes()
+    }
+
+    /// Takes back everything that was written. What was read stays remembered, so that an operation
+    /// can be committed that depends on it.
+    pub fn forget_writes(&mut self) {
+        self.writes = Overlay::default();
     }
 
     pub(crate) fn into_parts(self) -> (RangeId, Lsn, Reads, Pending) {
         let mut reads = self.reads.into_inner();
         reads.join();
-        (self.range, self.snapshot.lsn(), reads, self.writes)
+        (self.range, self.snapshot.lsn(), reads, self.writes.into_pending())
     }
 }
 
@@ -137,7 +166,7 @@ impl<S: Snapshot> View for Transaction<S> {
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
         // Its own writes cannot change under it.
-        if let Some(value) = self.writes.get(key) {
+        if let Some(value) = self.writes.pending().get(key) {
             return Ok(value.clone());
         }
         self.reads.borrow_mut().add_key(key);
@@ -153,7 +182,7 @@ impl<S: Snapshot> View for Transaction<S> {
     ) -> Result<(), Error> {
         let mut last = None;
         let result = scan_merged(
-            &self.writes,
+            self.writes.pending(),
             from,
             to,
             direction,
@@ -176,11 +205,11 @@ impl<S: Snapshot> View for Transaction<S> {
     }
 
     fn put(&mut self, key: &[u8], value: Bytes) {
-        self.writes.insert(Bytes::copy_from_slice(key), Some(value));
+        self.writes.set(Bytes::copy_from_slice(key), Some(value));
     }
 
     fn delete(&mut self, key: &[u8]) {
-        self.writes.insert(Bytes::copy_from_slice(key), None);
+        self.writes.set(Bytes::copy_from_slice(key), None);
     }
 }
 

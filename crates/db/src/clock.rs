@@ -3,6 +3,7 @@
 //! Nothing below the command line asks the system: golden scripts, crash runs and replays are
 //! deterministic because the clock and the source of ids are passed in at the top.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,6 +30,28 @@ impl Clock for SystemClock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // A clock before 1970 is as good as zero: `_ts` never goes backwards within a range.
         since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// How long something has taken: by the clock, and where that stands still, by the machine. Work must
+/// come to its end also in tests, which do not move the clock for it.
+pub(crate) struct Deadline {
+    clock: Arc<dyn Clock>,
+    start_ms: u64,
+    started: tokio::time::Instant,
+}
+
+impl Deadline {
+    /// Starts to count.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let start_ms = clock.now_ms();
+        Self { clock, start_ms, started: tokio::time::Instant::now() }
+    }
+
+    pub(crate) fn spent_ms(&self) -> u64 {
+        let by_clock = self.clock.now_ms().saturating_sub(self.start_ms);
+        let by_machine = self.started.elapsed().as_millis();
+        by_clock.max(u64::try_from(by_machine).unwrap_or(u64::MAX))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::index::versions::Index;
 use crate::policy::Policies;
 use crate::resource::Resource;
 use crate::row::ItemHeader;
+use crate::scripts::Scripts;
 use crate::session::Position;
 use crate::{Error, Kind, Result};
 
@@ -33,6 +34,7 @@ pub struct Container {
     pub(crate) self_link: String,
     pub(crate) ranges: Vec<Arc<Range>>,
     pub(crate) index: Index,
+    pub(crate) scripts: Arc<Scripts>,
 }
 
 /// A part of the container's hash space with its own storage and its own versions.
@@ -45,6 +47,26 @@ pub(crate) struct Range {
     pub(crate) epk: EpkRange,
     pub(crate) parents: Vec<String>,
     pub(crate) purges: Purges,
+    pub(crate) script_numbers: ScriptNumbers,
+}
+
+/// The numbers by which scripts know what they write.
+///
+/// A script is told the resource ids and etags of its documents before it commits, so every write
+/// takes a number here, whether it is committed or not. The range stores the greatest one that was,
+/// and after a restart numbers go on from there: none is ever stored twice.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptNumbers(AtomicU64);
+
+impl ScriptNumbers {
+    /// Numbers go on from here, if they have not come further.
+    pub(crate) fn go_on_from(&self, next: u64) {
+        self.0.fetch_max(next, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
 }
 
 /// Which versions of a range may hold documents that were purged and not yet removed.
@@ -91,6 +113,17 @@ impl Range {
     pub(crate) fn first_rid_ordinal(&self) -> u64 {
         (self.number << RID_ORDINAL_BITS) | 1
     }
+
+    /// A number for a write of a script, which no other write has.
+    pub(crate) fn take_script_number(&self) -> u64 {
+        self.script_numbers.go_on_from(self.first_script_ordinal());
+        self.script_numbers.take()
+    }
+
+    /// Documents of scripts are numbered apart from the others: theirs are the upper half.
+    fn first_script_ordinal(&self) -> u64 {
+        (self.number << RID_ORDINAL_BITS) | 1 << (RID_ORDINAL_BITS - 1)
+    }
 }
 
 /// The limit for a partition key value.
@@ -124,7 +157,13 @@ impl Container {
             self_link: self.self_link.clone(),
             ranges: self.ranges.clone(),
             index,
+            scripts: self.scripts.clone(),
         }
+    }
+
+    /// The same container, to be changed.
+    pub(crate) fn same(&self) -> Container {
+        self.with_index(self.index.unchanged())
     }
 
     /// Where a request is served: a range of this container, at a version.

@@ -8,7 +8,7 @@ use value::{
 };
 
 use crate::catalog::{Catalog, Database};
-use crate::container::{Container, Purges, Range};
+use crate::container::{Container, Purges, Range, ScriptNumbers};
 use crate::database::{Db, Edit, check_room, forget_container};
 use crate::index::versions::{self, Index};
 use crate::meta::{Change, MetaKind};
@@ -110,6 +110,7 @@ impl<S: RangeStore> Db<S> {
             self_link,
             ranges,
             index,
+            scripts: Arc::default(),
         };
         let mut catalog = Catalog::clone(&catalog);
         let mut change = Change::default();
@@ -309,6 +310,7 @@ fn new_ranges(next: &mut crate::meta::Settings, count: usize) -> Vec<Arc<Range>>
             epk,
             parents: Vec::new(),
             purges: Purges::default(),
+            script_numbers: ScriptNumbers::default(),
         })
     });
     ranges.collect()
@@ -371,6 +373,7 @@ pub(crate) fn load(
             resource,
             ranges,
             index,
+            scripts: Arc::default(),
         })
     };
     Ok((rid.database, make))
@@ -394,5 +397,6 @@ fn load_range(stored: &Value) -> Result<Arc<Range>> {
         epk: EpkRange { min: bound("min")?, max: bound("max")? },
         parents: parents.collect(),
         purges: Purges::default(),
+        script_numbers: ScriptNumbers::default(),
     }))
 }

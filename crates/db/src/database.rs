@@ -17,6 +17,7 @@ use crate::meta::{self, Change, MetaKind, Settings};
 use crate::offer::Throughput;
 use crate::resource::{self, Resource, Stamp};
 use crate::row::RangeHeader;
+use crate::scripts::Executor;
 use crate::{Error, Kind, Result, key};
 
 /// The database server over a store of ranges.
@@ -29,6 +30,7 @@ pub struct Db<S: RangeStore> {
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
     pub(crate) settings: Arc<Mutex<Settings>>,
     pub(crate) signing: hmac::Key,
+    pub(crate) executor: Executor,
 }
 
 /// How many databases and containers the service allows in an account.
@@ -55,6 +57,7 @@ impl<S: RangeStore> Db<S> {
                 let header = snapshot.get(&key::header())?;
                 let header = header.ok_or_else(|| crate::row::corrupt("range without header"))?;
                 let header = RangeHeader::decode(&header)?;
+                range.script_numbers.go_on_from(header.next_script_ordinal);
                 if header.purges > 0 {
                     range.purges.began(snapshot.lsn());
                 }
@@ -66,6 +69,7 @@ impl<S: RangeStore> Db<S> {
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             settings: Arc::new(Mutex::new(settings)),
             signing,
+            executor: Executor::new(),
         });
         db.erase_leftovers(&snapshot).await?;
         Ok(db)
@@ -289,6 +293,7 @@ fn stopping(_: tokio::task::JoinError) -> Error {
 /// Takes a container out of the rows; its ranges are erased after the commit, or after a crash.
 pub(crate) fn forget_container(catalog: &mut Catalog, change: &mut Change, container: &Container) {
     change.delete(MetaKind::Container, &container.resource.rid);
+    container.scripts.forget(change);
     crate::offer::remove(catalog, change, &container.self_link);
     for range in &container.ranges {
         change.put(MetaKind::Erase, &range.storage.0.to_string(), Bytes::new());

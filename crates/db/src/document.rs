@@ -86,13 +86,24 @@ pub(crate) struct Moment {
     pub(crate) commit_ordinal: u32,
     pub(crate) ts: u64,
     pub(crate) rid_ordinal: u64,
+    /// The number by which a script knows what it writes, before there is an lsn.
+    pub(crate) script_number: Option<u64>,
+}
+
+/// The etag of what a script writes. No lsn ever has the highest bit, and no two writes of scripts in
+/// a range have the same number, so no other version of the document has this etag.
+fn script_etag(number: u64, ts: u64) -> Etag {
+    Etag::new(1 << 63 | number, 0, ts)
 }
 
 /// Builds what is stored.
 pub(crate) fn build(container: &Container, user: &Object, moment: &Moment) -> Result<Item> {
     let enabled = container.policies.default_ttl.is_some();
     let ttl = ttl_of(user, enabled)?;
-    let etag = Etag::new(moment.lsn, moment.commit_ordinal, moment.ts);
+    let etag = match moment.script_number {
+        Some(number) => script_etag(number, moment.ts),
+        None => Etag::new(moment.lsn, moment.commit_ordinal, moment.ts),
+    };
     let rid = DocumentRid::new(container.rid, moment.rid_ordinal).to_string();
     let self_link = format!("{}docs/{rid}/", container.self_link);
     let document = Document::build(
@@ -111,6 +122,7 @@ pub(crate) fn build(container: &Container, user: &Object, moment: &Moment) -> Re
         ttl,
         terms: u32::try_from(terms).unwrap_or(u32::MAX),
         queued: enabled && ttl >= 0,
+        by_script: moment.script_number.is_some(),
     };
     Ok(Item { header, document })
 }

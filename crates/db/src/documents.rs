@@ -492,7 +492,7 @@ fn result_of(written: Written) -> OperationResult {
 fn failed_result(error: &Error) -> OperationResult {
     OperationResult {
         status: error.kind.status(),
-        substatus: error.kind.substatus(),
+        substatus: error.substatus(),
         etag: None,
         document: None,
         charge: Charge::MINIMUM,

@@ -1,8 +1,7 @@
 //! What can go wrong, and the one table of what the protocol calls it.
 //!
 //! Kinds follow what the caller does about an error, not where it arose. Status and sub-status
-//! numbers also stand in batch results and, later, in scripts, so the table is here and not in the
-//! gateway.
+//! numbers also stand in batch results and in scripts, so the table is here and not in the gateway.
 
 use std::fmt;
 
@@ -43,6 +42,8 @@ kinds! {
     CrossPartitionQuery = 400, 1004, "BadRequest";
     /// The container was deleted and created again since the client looked.
     ContainerRidMismatch = 400, 1024, "BadRequest";
+    /// The source of a script is not JavaScript, or not a function.
+    ScriptCompile = 400, 65535, "BadRequest";
     /// The signature does not fit.
     Unauthorized = 401, 0, "Unauthorized";
     /// There is no authorization at all.
@@ -79,10 +80,14 @@ kinds! {
     TooLarge = 413, 0, "RequestEntityTooLarge";
     /// The answer of a batch would be over the size limit.
     BatchResponseTooLarge = 413, 3402, "RequestEntityTooLarge";
+    /// A transaction writes more than one commit holds.
+    TransactionTooLarge = 413, 3401, "RequestEntityTooLarge";
     /// Not attempted, or rolled back, because another operation of the batch failed.
     FailedDependency = 424, 0, "FailedDependency";
     /// The server has more work waiting than it can take.
     TooManyRequests = 429, 3200, "TooManyRequests";
+    /// More scripts are waiting than the server can take.
+    TooManyScripts = 429, 3084, "TooManyRequests";
     /// A transaction lost a race too often.
     RetryWith = 449, 0, "RetryWith";
     /// A fault of the server.
@@ -98,12 +103,19 @@ pub struct Error {
     pub kind: Kind,
     /// What was wrong, with the value.
     pub message: String,
+    /// The number that a script gave its error, which clients see as the sub-status.
+    pub number: Option<u32>,
 }
 
 impl Error {
     /// An error of any kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), number: None }
+    }
+
+    /// The sub-status: the script's number, or that of the kind; 0 for none.
+    pub fn substatus(&self) -> u32 {
+        self.number.unwrap_or_else(|| self.kind.substatus())
     }
 
     /// The request breaks a rule.
@@ -133,7 +145,7 @@ impl Error {
     /// How long the client should wait before it tries again, where waiting helps.
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self.kind {
-            Kind::TooManyRequests => Some(20),
+            Kind::TooManyRequests | Kind::TooManyScripts => Some(20),
             _ => None,
         }
     }

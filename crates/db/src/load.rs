@@ -1,9 +1,12 @@
 //! Reads the catalog from the meta range when the server starts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use storage::Snapshot;
-use value::{ClientEncryptionKeyRid, DatabaseRid, OfferRid, PermissionRid, UserRid};
+use value::{
+    ClientEncryptionKeyRid, ContainerRid, DatabaseRid, OfferRid, PermissionRid, ScriptRid, UserRid,
+};
 
 use crate::Result;
 use crate::catalog::{Catalog, Database, EncryptionKey, Permission, User};
@@ -11,6 +14,7 @@ use crate::containers;
 use crate::meta::{self, MetaKind};
 use crate::resource::Resource;
 use crate::row::corrupt;
+use crate::scripts::Scripts;
 
 /// The catalog as it was last stored. Parents come before children, so one pass is enough.
 pub(crate) fn catalog(meta: &impl Snapshot) -> Result<Catalog> {
@@ -21,12 +25,17 @@ pub(crate) fn catalog(meta: &impl Snapshot) -> Result<Catalog> {
         let rid = DatabaseRid::parse(&resource.rid).map_err(|_| corrupt("database"))?;
         databases.push(Database::new(rid, resource));
     }
+    let mut scripts = scripts(meta)?;
     for (_, row) in meta::rows(meta, MetaKind::Container)? {
         let (owner, load) = containers::load(&meta::object(&row)?)?;
         let database = databases.iter_mut().find(|database| database.rid == owner);
         let database = database.ok_or_else(|| corrupt("container without database"))?;
-        let container = load(database)?;
+        let mut container = load(database)?;
+        container.scripts = Arc::new(scripts.remove(&container.rid).unwrap_or_default());
         database.insert_container(Arc::new(container));
+    }
+    if !scripts.is_empty() {
+        return Err(corrupt("script without container"));
     }
     let mut users = Vec::new();
     for (_, row) in meta::rows(meta, MetaKind::User)? {
@@ -65,4 +74,15 @@ pub(crate) fn catalog(meta: &impl Snapshot) -> Result<Catalog> {
         catalog.offers.insert(rid, Arc::new(resource));
     }
     Ok(catalog)
+}
+
+/// The scripts of all containers.
+fn scripts(meta: &impl Snapshot) -> Result<HashMap<ContainerRid, Scripts>> {
+    let mut scripts: HashMap<_, Scripts> = HashMap::new();
+    for (_, row) in meta::rows(meta, MetaKind::Script)? {
+        let resource = Resource::load(meta::object(&row)?)?;
+        let rid = ScriptRid::parse(&resource.rid).map_err(|_| corrupt("script"))?;
+        scripts.entry(rid.container).or_default().insert(rid, resource);
+    }
+    Ok(scripts)
 }

@@ -24,6 +24,8 @@ pub(crate) enum MetaKind {
     Offer = 0x07,
     /// A range that must be erased.
     Erase = 0x08,
+    /// A procedure, trigger or function.
+    Script = 0x09,
 }
 
 pub(crate) fn key(kind: MetaKind, name: &str) -> Vec<u8> {

@@ -3,6 +3,8 @@
 //! The plan itself is made by [`query::plan_for_clients`]; here it meets the container, whose hash
 //! says where partitions lie, and takes the form that clients read.
 
+use std::sync::Arc;
+
 use query::{Distinct, Features, Limits, Merge, Options, PlanOptions, QueryPlan};
 use storage::RangeStore;
 use value::{Object, PartitionKey, Value};
@@ -11,7 +13,7 @@ use crate::container::Container;
 use crate::database::Db;
 use crate::read::QueryText;
 use crate::routing::{self, KeyRange};
-use crate::{Error, Result};
+use crate::{Error, Result, scripts};
 
 /// How much memory the constants of a query may use while it is planned.
 const PLAN_BYTES: usize = 16 * 1024 * 1024;
@@ -58,6 +60,7 @@ impl<S: RangeStore> Db<S> {
             query: property.query.clone(),
         });
         options.computed_properties = computed.collect();
+        options.functions = scripts::functions(container, &query.text, 0, Arc::new(|| false));
         let (text, parameters) = (&query.text, &query.parameters);
         let plan = query::plan_for_clients(text, parameters, &options, &plan_options)
             .map_err(|error| Error::bad_request(error.message()))?;

@@ -1,6 +1,6 @@
 //! What must be true of the document that is there before a write may go on.
 
-use value::Etag;
+use value::{Etag, Value};
 
 use crate::row::Item;
 use crate::write::Conditions;
@@ -41,7 +41,13 @@ pub(crate) fn id_taken() -> Error {
     Error::new(Kind::Conflict, "Resource with specified id, name, or unique index already exists.")
 }
 
-/// The etag of a stored document; it is made of what its header holds.
+/// The etag of a stored document; it is made of what its header holds, or stands in the document.
 pub(crate) fn etag_of(item: &Item) -> Etag {
+    if item.header.by_script {
+        let text = item.document.field("_etag").map(|text| Value::parse(text.as_bytes()));
+        if let Some(Ok(Value::String(text))) = text {
+            return Etag::from_text(&text);
+        }
+    }
     Etag::new(item.header.lsn, item.header.commit_ordinal, item.header.ts)
 }

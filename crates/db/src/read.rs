@@ -14,6 +14,7 @@ use value::{Object, Value};
 
 use crate::access::choose;
 use crate::answer::Asked;
+use crate::clock::Deadline;
 use crate::container::Container;
 use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
@@ -23,7 +24,7 @@ use crate::policy::{CompositePath, Geospatial, IndexingMode, Order, Segment, Ste
 use crate::resource::Resource;
 use crate::scan::{READING_MS, Scope};
 use crate::session::Session;
-use crate::{Error, Kind, Result, routing};
+use crate::{Error, Kind, Result, routing, scripts};
 
 /// A query as the client sends it.
 #[derive(Clone, Debug, Default)]
@@ -183,31 +184,44 @@ impl<S: RangeStore> Db<S> {
         query: &QueryText,
         container: Option<&Container>,
     ) -> Result<query::Prepared> {
-        let clock = self.clock.clone();
-        let now_ms = clock.now_ms();
-        let deadline_ms = now_ms.saturating_add(READING_MS);
-        let limits = query::Limits {
-            memory_bytes_max: QUERY_BYTES,
-            is_expired: Arc::new(move || clock.now_ms() > deadline_ms),
-        };
-        let now_ticks = i64::try_from(now_ms.saturating_mul(10_000)).unwrap_or(i64::MAX);
-        let mut options = query::Options::new(now_ticks, now_ms, limits);
-        if let Some(container) = container {
-            check_geometry(container, &query.text)?;
-            let computed =
-                container.policies.computed.iter().map(|property| query::ComputedProperty {
-                    name: property.name.clone(),
-                    query: property.query.clone(),
-                });
-            options.computed_properties = computed.collect();
-            options.composite_indexes = Some(composite_indexes(container));
-        }
-        let prepared = query::prepare(&query.text, &query.parameters, &options).map_err(refused)?;
-        if let Some(container) = container {
-            check_order(container, &prepared)?;
-        }
-        Ok(prepared)
+        let deadline = Arc::new(Deadline::new(self.clock.clone()));
+        prepare(query, container, self.clock.now_ms(), limits(deadline, READING_MS))
     }
+}
+
+/// What a query may use, with the time that it may take.
+pub(crate) fn limits(deadline: Arc<Deadline>, spent_ms_max: u64) -> query::Limits {
+    query::Limits {
+        memory_bytes_max: QUERY_BYTES,
+        is_expired: Arc::new(move || deadline.spent_ms() > spent_ms_max),
+    }
+}
+
+/// Makes a query ready, with what the container's definition says about queries.
+pub(crate) fn prepare(
+    query: &QueryText,
+    container: Option<&Container>,
+    now_ms: u64,
+    limits: query::Limits,
+) -> Result<query::Prepared> {
+    let now_ticks = i64::try_from(now_ms.saturating_mul(10_000)).unwrap_or(i64::MAX);
+    let is_expired = limits.is_expired.clone();
+    let mut options = query::Options::new(now_ticks, now_ms, limits);
+    if let Some(container) = container {
+        check_geometry(container, &query.text)?;
+        let computed = container.policies.computed.iter().map(|property| query::ComputedProperty {
+            name: property.name.clone(),
+            query: property.query.clone(),
+        });
+        options.computed_properties = computed.collect();
+        options.composite_indexes = Some(composite_indexes(container));
+        options.functions = scripts::functions(container, &query.text, now_ms, is_expired);
+    }
+    let prepared = query::prepare(&query.text, &query.parameters, &options).map_err(refused)?;
+    if let Some(container) = container {
+        check_order(container, &prepared)?;
+    }
+    Ok(prepared)
 }
 
 fn composite_indexes(container: &Container) -> Vec<Vec<query::CompositeKey>> {

@@ -25,11 +25,15 @@ pub(crate) struct ItemHeader {
     pub(crate) terms: u32,
     /// Whether it stands in the expiry queue.
     pub(crate) queued: bool,
+    /// Whether a script wrote it. Then its etag is the one that the document holds: the script saw
+    /// it before the commit had a number to make one of.
+    pub(crate) by_script: bool,
 }
 
 const ITEM_VERSION: u8 = 1;
 const ITEM_HEADER: usize = 40;
 const QUEUED: u8 = 1;
+const BY_SCRIPT: u8 = 2;
 
 /// A stored document with its header.
 #[derive(Clone, Debug)]
@@ -44,7 +48,8 @@ impl Item {
         let document = self.document.encoded();
         let mut row = BytesMut::with_capacity(ITEM_HEADER + document.len());
         row.put_u8(ITEM_VERSION);
-        row.put_u8(if header.queued { QUEUED } else { 0 });
+        let by_script = if header.by_script { BY_SCRIPT } else { 0 };
+        row.put_u8(by_script | if header.queued { QUEUED } else { 0 });
         row.put_u16(0);
         row.put_i32(header.ttl);
         row.put_u64(header.lsn);
@@ -71,6 +76,7 @@ impl ItemHeader {
         fields.u16();
         Ok(Self {
             queued: flags & QUEUED != 0,
+            by_script: flags & BY_SCRIPT != 0,
             ttl: fields.u32() as i32,
             lsn: fields.u64(),
             ts: fields.u64(),
@@ -92,7 +98,11 @@ pub(crate) struct RangeHeader {
     pub(crate) bytes: u64,
     /// The number of the next new document.
     pub(crate) next_rid_ordinal: u64,
-    /// The last `_ts` given out: time never goes backwards within a range.
+    /// The number of the next new document of a script. Scripts number theirs before they commit,
+    /// so those numbers are kept apart from the others.
+    pub(crate) next_script_ordinal: u64,
+    /// The last `_ts` given out. Time never goes backwards within a range, but for scripts, which
+    /// take their time: what one writes is no older than anything that it could have seen.
     pub(crate) last_ts: u64,
     /// How many documents are not in the expiry queue although they could expire.
     pub(crate) unqueued: u64,
@@ -122,11 +132,14 @@ impl Indexed {
     }
 }
 
-/// Ranges of the first version held documents without any index.
+/// Ranges of the first version held documents without any index, those of the second none of
+/// scripts.
 const RANGE_VERSION_UNINDEXED: u8 = 1;
 const RANGE_HEADER_UNINDEXED: usize = 60;
-const RANGE_VERSION: u8 = 2;
-const RANGE_HEADER: usize = 68;
+const RANGE_VERSION_UNSCRIPTED: u8 = 2;
+const RANGE_HEADER_UNSCRIPTED: usize = 68;
+const RANGE_VERSION: u8 = 3;
+const RANGE_HEADER: usize = 76;
 
 impl RangeHeader {
     pub(crate) fn new(container: ContainerRid, first_rid_ordinal: u64, index: u32) -> Self {
@@ -136,6 +149,7 @@ impl RangeHeader {
             items: 0,
             bytes: 0,
             next_rid_ordinal: first_rid_ordinal,
+            next_script_ordinal: 0,
             last_ts: 0,
             unqueued: 0,
             purges: 0,
@@ -156,15 +170,15 @@ impl RangeHeader {
         row.put_u64(self.purges);
         row.put_u32(self.indexed.from);
         row.put_u32(self.indexed.to);
+        row.put_u64(self.next_script_ordinal);
         row.freeze()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Result<Self> {
-        let is_unindexed = row.first() == Some(&RANGE_VERSION_UNINDEXED);
-        let (version, length) = if is_unindexed {
-            (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED)
-        } else {
-            (RANGE_VERSION, RANGE_HEADER)
+        let (version, length) = match row.first() {
+            Some(&RANGE_VERSION_UNINDEXED) => (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED),
+            Some(&RANGE_VERSION_UNSCRIPTED) => (RANGE_VERSION_UNSCRIPTED, RANGE_HEADER_UNSCRIPTED),
+            _ => (RANGE_VERSION, RANGE_HEADER),
         };
         let mut fields = Fields::new(row, version, length, "range header")?;
         fields.u8();
@@ -179,11 +193,11 @@ impl RangeHeader {
             last_ts: fields.u64(),
             unqueued: fields.u64(),
             purges: fields.u64(),
-            indexed: if is_unindexed {
-                Indexed::settled(0)
-            } else {
-                Indexed { from: fields.u32(), to: fields.u32() }
+            indexed: match version {
+                RANGE_VERSION_UNINDEXED => Indexed::settled(0),
+                _ => Indexed { from: fields.u32(), to: fields.u32() },
             },
+            next_script_ordinal: if version == RANGE_VERSION { fields.u64() } else { 0 },
         })
     }
 }
@@ -299,6 +313,7 @@ mod tests {
             items: 1,
             bytes: 2,
             next_rid_ordinal: 3,
+            next_script_ordinal: 9,
             last_ts: 4,
             unqueued: 5,
             purges: 6,
@@ -311,14 +326,19 @@ mod tests {
         assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
     }
 
-    /// Ranges that were stored before there was an index say nothing of one.
+    /// Ranges that were stored before there was an index, or a script, say nothing of them.
     #[test]
-    fn ranges_of_the_first_version_have_no_index() {
-        let header = RangeHeader::new(ContainerRid::new(value::DatabaseRid(7), 9), 1, 0);
-        let mut row = header.encode().to_vec();
-        row[0] = RANGE_VERSION_UNINDEXED;
-        row.truncate(RANGE_HEADER_UNINDEXED);
-        assert_eq!(RangeHeader::decode(&row).unwrap(), header);
+    fn ranges_of_earlier_versions_are_read() {
+        for (version, length, index) in [
+            (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED, 0),
+            (RANGE_VERSION_UNSCRIPTED, RANGE_HEADER_UNSCRIPTED, 7),
+        ] {
+            let header = RangeHeader::new(ContainerRid::new(value::DatabaseRid(7), 9), 1, index);
+            let mut row = header.encode().to_vec();
+            row[0] = version;
+            row.truncate(length);
+            assert_eq!(RangeHeader::decode(&row).unwrap(), header);
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Transaction<'a> {
     pub(crate) ts: u64,
     /// The clock, for expiry; never later than `ts`.
     pub(crate) now_s: u64,
+    /// The number of the write that a script makes; see [`Transaction::next_rid_ordinal`].
+    pub(crate) script_number: Option<u64>,
     /// Which definition of the index holds for which document.
     pub(crate) in_force: InForce,
     partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
@@ -40,6 +42,15 @@ struct ShapeCounter {
     /// Before this commit.
     stored: u64,
     count: u64,
+}
+
+/// When a script runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScriptMoment {
+    /// The clock, for expiry.
+    pub(crate) now_s: u64,
+    /// `_ts` of everything that it writes.
+    pub(crate) ts: u64,
 }
 
 /// What is stored at a place.
@@ -69,12 +80,24 @@ impl<'a> Transaction<'a> {
             header,
             ts,
             now_s,
+            script_number: None,
             in_force,
             partitions: BTreeMap::new(),
             shapes: BTreeMap::new(),
             next_commit_ordinal: 0,
             changed: false,
         })
+    }
+
+    /// The same for the writes of a script, which have their `_ts` from when it started. It is no
+    /// earlier than that of any document that the script could see.
+    pub(crate) fn open_for_script(
+        view: &'a mut dyn View,
+        container: &'a Container,
+        moment: ScriptMoment,
+    ) -> Result<Self> {
+        let txn = Self::open(view, container, moment.now_s)?;
+        Ok(Self { ts: moment.ts, ..txn })
     }
 
     pub(crate) fn lsn(&self) -> u64 {
@@ -113,7 +136,12 @@ impl<'a> Transaction<'a> {
         self.next_commit_ordinal - 1
     }
 
+    /// The number of a new document. Those of scripts have it from the write, which took it when
+    /// the script made it.
     pub(crate) fn next_rid_ordinal(&mut self) -> u64 {
+        if let Some(number) = self.script_number {
+            return number;
+        }
         self.header.next_rid_ordinal += 1;
         self.header.next_rid_ordinal - 1
     }
@@ -219,7 +247,7 @@ impl<'a> Transaction<'a> {
         if !self.changed {
             return;
         }
-        self.header.last_ts = self.ts;
+        self.header.last_ts = self.header.last_ts.max(self.ts);
         self.view.put(&key::header(), self.header.encode());
         for (partition, counters) in &self.partitions {
             let row = partition.row(key::Kind::Partition);

@@ -2,7 +2,8 @@
 //!
 //! - W1: a document and everything that hangs on it (feed pointer, unique keys, index entries, expiry,
 //!   counters) change in the same commit.
-//! - W2: an etag is never reused for the same document: it is made of the commit's lsn.
+//! - W2: an etag is never reused for the same document: it is made of the commit's lsn, or of a number
+//!   that is given to one write of a script only.
 //! - W3: a refused write leaves nothing behind but its charge.
 //!
 //! A single write is a batch of one. What can be checked without looking at the range is checked by
@@ -209,6 +210,16 @@ pub(crate) fn apply(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Writt
     Ok(written(write, before.as_ref(), after))
 }
 
+/// The document that a write would change, if what must be true of it is; for what runs before the
+/// write. Of a create nothing must be true yet, as it may still get another id.
+pub(crate) fn before(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Option<Item>> {
+    let (_, before) = locate(txn, write)?;
+    if write.intent() != precondition::Intent::Create {
+        precondition::check(write.intent(), &write.conditions, before.as_ref())?;
+    }
+    Ok(before)
+}
+
 /// The document that the write is about. What is stale is removed on the way.
 fn locate(txn: &mut Transaction<'_>, write: &Prepared) -> Result<(String, Option<Item>)> {
     let id = match &write.action {
@@ -305,7 +316,12 @@ fn build(txn: &mut Transaction<'_>, before: Option<&Item>, body: &Object) -> Res
         commit_ordinal: txn.next_commit_ordinal(),
         ts: txn.ts,
         rid_ordinal,
+        script_number: txn.script_number,
     };
+    if let Some(number) = txn.script_number {
+        let next = &mut txn.header.next_script_ordinal;
+        *next = (*next).max(number + 1);
+    }
     document::build(txn.container, body, &moment)
 }
 
@@ -392,7 +408,7 @@ fn written(write: &Prepared, before: Option<&Item>, after: Item) -> Written {
 
 impl Prepared {
     /// Roughly what the write holds in memory while it waits.
-    fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         let terms = self.terms.as_ref().map_or(0, |early| early.terms.size_bytes());
         terms + self.action.size_bytes()
     }

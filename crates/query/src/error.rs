@@ -60,7 +60,9 @@ impl Error {
         Error::with(ErrorKind::Refused, Code::Numbered(code), text, None)
     }
 
-    pub(crate) fn timed_out() -> Error {
+    /// The end of a query whose time is over. Implementations of [`crate::Functions`] use it to
+    /// report a function that did not come to its end.
+    pub fn timed_out() -> Error {
         let text = "the query ran longer than its deadline allows";
         Error::with(ErrorKind::TimedOut, Code::None, text, None)
     }

@@ -91,7 +91,7 @@ impl Index {
     }
 
     /// The same index, for a container that changed otherwise.
-    fn unchanged(&self) -> Index {
+    pub(crate) fn unchanged(&self) -> Index {
         let index = Index::of(self.newest.clone(), self.versions.clone());
         index.is_settled.store(self.is_settled(), Ordering::Relaxed);
         index

@@ -19,4 +19,6 @@ mod queries;
 #[cfg(test)]
 mod resources;
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod support;

@@ -36,6 +36,7 @@ fn stored(user: &Object) -> Item {
         ttl: 0,
         terms: 0,
         queued: false,
+        by_script: false,
     };
     Item { header, document: value::Document::build(user, &system) }
 }

@@ -45,7 +45,7 @@ impl Authority {
             Authority::Owner => true,
             Authority::Reader => action.is_read(),
             Authority::Directory => {
-                if action.is_read() || is_about_documents(target) {
+                if action.is_read() || action == Action::Execute || is_about_documents(target) {
                     return Ok(());
                 }
                 return Err(Error::new(

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use db::{Address, Charge, Container, Db, Error, FeedPage, Result, Write};
+use db::{Address, Call, Charge, Container, Db, Error, FeedPage, Result, Triggers, Write};
 use storage::RangeStore;
 use value::Patch;
 
@@ -15,7 +15,7 @@ use crate::batch::{self, Batch};
 use crate::compute::Compute;
 use crate::query_headers::query_headers;
 use crate::request::{self, Action, Options};
-use crate::response::{Answer, Refused};
+use crate::response::{Answer, Body, Refused};
 use crate::router::ContainerPath;
 
 /// Where requests about the documents of one container are answered.
@@ -73,12 +73,51 @@ impl<S: RangeStore> Documents<'_, S> {
     }
 
     async fn write(&self, write: Write) -> Result<Answer, Refused> {
-        if self.options.triggers {
-            return Err(not_served("running triggers").into());
+        if self.options.has_triggers() {
+            return self.write_with_triggers(write).await;
         }
         let (key, conditions) = (self.options.key.as_ref(), self.options.conditions.clone());
         let outcome = self.db.write(self.container, key, write, conditions).await?;
         Ok(Answer::document(outcome, self.options.minimal))
+    }
+
+    async fn write_with_triggers(&self, write: Write) -> Result<Answer, Refused> {
+        let options = self.options;
+        let triggers = Triggers {
+            pre: options.pre_trigger.clone(),
+            post: options.post_trigger.clone(),
+            headers: options.script_headers.clone(),
+        };
+        let (key, conditions) = (options.key.as_ref(), options.conditions.clone());
+        let written =
+            self.db.write_with_triggers(self.container, key, write, conditions, triggers).await?;
+        let answer = Answer::document(written.outcome, options.minimal);
+        Ok(match written.body {
+            Some(body) if !options.minimal => Answer { body: Body::Json(body.into()), ..answer },
+            _ => answer,
+        })
+    }
+
+    /// Executes a stored procedure.
+    pub(crate) async fn execute(&self, procedure: &str, body: &[u8]) -> Result<Answer, Refused> {
+        let options = self.options;
+        let call = Call {
+            procedure: procedure.to_owned(),
+            parameters: request::parameters(body)?,
+            headers: options.script_headers.clone(),
+            is_logging: options.script_logging,
+        };
+        let (key, session) = (options.key.as_ref(), options.session.as_ref());
+        let called = self.db.execute(self.container, key, call, session).await?;
+        let answer = match called.body {
+            Some(body) => Answer::json(200, body),
+            None => Answer::empty(200),
+        };
+        Ok(Answer {
+            script_log: called.log,
+            positions: vec![called.at],
+            ..answer.charged(called.charge)
+        })
     }
 
     async fn batch(&self, body: &[u8]) -> Result<Answer, Refused> {

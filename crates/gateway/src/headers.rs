@@ -14,6 +14,8 @@ macro_rules! names {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Name { $($name,)+ }
 
+        const ALL: [Name; COUNT] = [$(Name::$name),+];
+
         /// How many there are.
         const COUNT: usize = [$(Name::$name),+].len();
 
@@ -78,6 +80,7 @@ names! {
     RangeId = "x-ms-documentdb-partitionkeyrangeid";
     ReadConsistency = "x-ms-cosmos-read-consistency-strategy";
     ReadKeyType = "x-ms-read-key-type";
+    ScriptLogging = "x-ms-documentdb-script-enable-logging";
     SerializationFormat = "x-ms-documentdb-content-serialization-format";
     SessionToken = "x-ms-session-token";
     StartEpk = "x-ms-start-epk";
@@ -111,6 +114,14 @@ impl<'a> Headers<'a> {
     /// The header's text, if it is plain ASCII: for headers that are opaque or not ours to judge.
     pub(crate) fn plain(&self, name: Name) -> Option<&'a str> {
         self.values[name as usize]?.to_str().ok()
+    }
+
+    /// What scripts may read of the request: what is said about it, not who says so.
+    pub(crate) fn for_scripts(&self) -> Vec<(String, String)> {
+        let secrets = [Name::Authorization, Name::Date, Name::MsDate];
+        let names = ALL.iter().filter(|name| !secrets.contains(name));
+        let said = names.filter_map(|name| Some((name.as_str(), self.plain(*name)?)));
+        said.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
     }
 
     /// The header's text.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use db::{Charge, Container, Db, Error, Kind, Page, Resource, Result};
 use storage::RangeStore;
-use value::{Etag, Object};
+use value::{Etag, Object, ScriptKind};
 
 use crate::documents::{feed_body, not_served};
 use crate::request::{self, Action, Options};
@@ -165,6 +165,52 @@ impl<S: RangeStore> Metadata<'_, S> {
         let resources = self.db.conflicts(container);
         let owner_rid = container.rid.to_string();
         self.list(List { owner_rid, plural: "Conflicts", resources })
+    }
+
+    /// Answers a request about all scripts of a kind.
+    pub(crate) async fn scripts(&self, container: &Container, kind: ScriptKind) -> Result<Answer> {
+        match self.action {
+            Action::Create => {
+                let body = request::object(self.body)?;
+                Ok(written(201, &self.db.create_script(container, kind, &body).await?))
+            }
+            Action::Upsert => {
+                let body = request::object(self.body)?;
+                let upsert = self.db.upsert_script(container, kind, &body, self.if_match());
+                Ok(upserted(upsert.await?))
+            }
+            _ => {
+                let resources = self.db.scripts(container, kind);
+                let plural = match kind {
+                    ScriptKind::Procedure => "StoredProcedures",
+                    ScriptKind::Trigger => "Triggers",
+                    ScriptKind::Function => "UserDefinedFunctions",
+                };
+                self.list(List { owner_rid: container.rid.to_string(), plural, resources })
+            }
+        }
+    }
+
+    /// Answers a request about one script, but for running it.
+    pub(crate) async fn script(
+        &self,
+        container: &Container,
+        kind: ScriptKind,
+        name: &str,
+    ) -> Result<Answer> {
+        match self.action {
+            Action::Read => Ok(self.read(&self.db.script(container, kind, name)?)),
+            Action::Replace => {
+                let body = request::object(self.body)?;
+                let if_match = self.if_match();
+                let replace = self.db.replace_script(container, kind, name, &body, if_match);
+                Ok(written(200, &replace.await?))
+            }
+            _ => {
+                self.db.delete_script(container, kind, name, self.if_match()).await?;
+                Ok(deleted())
+            }
+        }
     }
 
     async fn users(&self, database: &str) -> Result<Answer> {

@@ -10,7 +10,7 @@ use db::{
 };
 use hyper::Method;
 use ring::rand::{SecureRandom, SystemRandom};
-use value::{Epk, EpkRange, Object, PartitionKey, Value};
+use value::{Epk, EpkRange, Object, PartitionKey, ScriptKind, Value};
 
 use crate::binary_json;
 use crate::headers::{Headers, Name};
@@ -122,10 +122,20 @@ pub(crate) struct Options {
     pub atomic: bool,
     pub continue_on_error: bool,
     /// Triggers that the client wants to run.
-    pub triggers: bool,
+    pub pre_trigger: Option<String>,
+    pub post_trigger: Option<String>,
+    /// The client wants what a procedure writes to its log.
+    pub script_logging: bool,
+    /// What scripts may read of the headers; empty where none runs.
+    pub script_headers: Vec<(String, String)>,
 }
 
 impl Options {
+    /// Whether the client wants triggers to run.
+    pub(crate) fn has_triggers(&self) -> bool {
+        self.pre_trigger.is_some() || self.post_trigger.is_some()
+    }
+
     /// Which documents a feed or query is about.
     pub(crate) fn scope(&self) -> Scope {
         Scope {
@@ -206,7 +216,10 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
         // Every SDK but one says which it wants; what is not said is the safe one.
         atomic: headers.optional_flag(Name::BatchAtomic)?.unwrap_or(true),
         continue_on_error: headers.flag(Name::BatchContinueOnError)?,
-        triggers: headers.triggers()?,
+        pre_trigger: headers.trigger(Name::PreTriggers)?,
+        post_trigger: headers.trigger(Name::PostTriggers)?,
+        script_logging: headers.flag(Name::ScriptLogging)?,
+        script_headers: Vec::new(),
     })
 }
 
@@ -261,7 +274,9 @@ pub(crate) fn action(method: &Method, target: &Target, headers: &Headers<'_>) ->
         Target::InContainer(_, ContainerTarget::Document(_)) if method == Method::PATCH => {
             Some(Action::Patch)
         }
-        Target::InContainer(_, ContainerTarget::Script(..)) if method == Method::POST => {
+        Target::InContainer(_, ContainerTarget::Script(ScriptKind::Procedure, _))
+            if method == Method::POST =>
+        {
             Some(Action::Execute)
         }
         Target::Database(_) | Target::InDatabase(..) | Target::InContainer(..) => match *method {
@@ -403,9 +418,18 @@ impl Headers<'_> {
         Ok(wanted.then_some(IndexMetrics::Base64))
     }
 
-    fn triggers(&self) -> Result<bool> {
-        let (before, after) = (self.said(Name::PreTriggers)?, self.said(Name::PostTriggers)?);
-        Ok(before.is_some() || after.is_some())
+    /// The trigger that the client wants to run; of each kind there can be one.
+    fn trigger(&self, name: Name) -> Result<Option<String>> {
+        let Some(text) = self.said(name)? else { return Ok(None) };
+        let mut names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let first = names.next().map(str::to_owned);
+        match names.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::bad_request(format!(
+                "One of the specified inputs is invalid: {} names more than one trigger: '{text}'",
+                name.as_str()
+            ))),
+        }
     }
 
     fn is_query(&self) -> Result<bool> {
@@ -450,6 +474,15 @@ pub(crate) fn json(body: &[u8]) -> Result<Value> {
     }
     Value::parse(body)
         .map_err(|error| Error::bad_request(format!("The request body is not valid JSON: {error}")))
+}
+
+/// Reads the parameters of a procedure as JSON text, which may be missing.
+pub(crate) fn parameters(body: &[u8]) -> Result<String> {
+    if body.first() == Some(&binary_json::FIRST_BYTE) {
+        return Ok(json(body)?.to_text());
+    }
+    let text = std::str::from_utf8(body);
+    text.map(str::to_owned).map_err(|_| Error::bad_request("The request body is not UTF-8"))
 }
 
 /// Reads a body as a JSON object.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use db::{Charge, Container, Error, Outcome, Position};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, PRAGMA, SERVER};
 use hyper::{Response, StatusCode};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use value::{Object, Value, write_string};
 
 use crate::request::Context;
@@ -44,6 +44,8 @@ pub(crate) struct Answer {
     pub query: QueryHeaders,
     /// Whether the client's wish for no body was granted.
     pub minimal: bool,
+    /// What a procedure wrote to its log.
+    pub script_log: Option<String>,
 }
 
 /// The body of an answer.
@@ -213,6 +215,8 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
         REQUIRES_DISTRIBUTION,
         distribution.map(|yes| if yes { "True" } else { "False" }.into()),
     );
+    let log = answer.script_log.map(|log| utf8_percent_encode(&log, LOG_UNSAFE).to_string());
+    out.text(SCRIPT_LOG, log);
     if answer.minimal {
         out.fixed(PREFERENCE_APPLIED, "return=minimal");
     }
@@ -223,8 +227,8 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
 pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) -> Response<Bytes> {
     let Refused { error, charge, at, container } = refused;
     let mut out = Headers::new(error.kind.status(), context, charge, took_ms);
-    if error.kind.substatus() != 0 {
-        out.number(SUBSTATUS, Some(error.kind.substatus()));
+    if error.substatus() != 0 {
+        out.number(SUBSTATUS, Some(error.substatus()));
     }
     out.number(RETRY_AFTER_MS, error.retry_after_ms());
     out.positions(at.as_slice());
@@ -286,6 +290,7 @@ const INDEX_UTILIZATION: HeaderName = HeaderName::from_static("x-ms-cosmos-index
 const QUERY_ADVICE: HeaderName = HeaderName::from_static("x-ms-cosmos-query-advice");
 const REQUIRES_DISTRIBUTION: HeaderName =
     HeaderName::from_static("x-ms-cosmos-query-requiresdistribution");
+const SCRIPT_LOG: HeaderName = HeaderName::from_static("x-ms-documentdb-script-log-results");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const CORRELATED_ACTIVITY_ID: HeaderName =
     HeaderName::from_static("x-ms-cosmos-correlated-activityid");
@@ -390,6 +395,18 @@ impl Headers {
         self.response
     }
 }
+
+/// What JavaScript's `encodeURIComponent` encodes, which clients undo.
+const LOG_UNSAFE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
 
 /// SDKs compare the path with the names they know, so only what a header cannot carry is encoded;
 /// `utf8_percent_encode` always encodes what is not ASCII.

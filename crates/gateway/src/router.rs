@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use db::{Error, Kind, Result};
 use percent_encoding::percent_decode_str;
+use value::ScriptKind;
 
 /// A path, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,28 +94,6 @@ pub enum ContainerTarget {
     Ranges,
     /// The operation that deletes a whole logical partition.
     DeletePartition,
-}
-
-/// The kinds of scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptKind {
-    /// Stored procedures.
-    Procedure,
-    /// Triggers.
-    Trigger,
-    /// User-defined functions.
-    Function,
-}
-
-impl ScriptKind {
-    /// What people call them.
-    pub(crate) fn plural(self) -> &'static str {
-        match self {
-            ScriptKind::Procedure => "stored procedures",
-            ScriptKind::Trigger => "triggers",
-            ScriptKind::Function => "user-defined functions",
-        }
-    }
 }
 
 /// Pages for whoever runs the server; none needs a signature and none shows a secret.
@@ -284,6 +263,12 @@ fn page(segments: &[&str]) -> Option<Page> {
 }
 
 impl Target {
+    /// Whether it is one document, or all of them.
+    pub(crate) fn is_document(&self) -> bool {
+        use ContainerTarget::{Document, Documents};
+        matches!(self, Target::InContainer(_, Documents | Document(_)))
+    }
+
     /// A word for the kind of thing, for the figures.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

@@ -24,7 +24,7 @@ use crate::auth::{self, Rules, Signed};
 use crate::authority::Authority;
 use crate::compute::Compute;
 use crate::config::Config;
-use crate::documents::{self, Documents, not_served};
+use crate::documents::{self, Documents};
 use crate::headers::{Headers, Name};
 use crate::listen::{self, BodyError, Handler, Limits, Scheme, Source};
 use crate::metadata::Metadata;
@@ -192,6 +192,10 @@ impl<S: RangeStore> Gateway<S> {
             }
             _ => (request::options(headers)?, String::new()),
         };
+        let mut options = options;
+        if options.has_triggers() || action == Action::Execute {
+            options.script_headers = headers.for_scripts();
+        }
         Ok(Admitted { target, action, authority, options, endpoint })
     }
 
@@ -233,6 +237,12 @@ impl<S: RangeStore> Gateway<S> {
     /// Does what the request asks for.
     async fn perform(&self, request: &Admitted, body: &[u8]) -> Result<Answer, Refused> {
         let Admitted { target, action, options, endpoint, .. } = request;
+        if options.has_triggers() && !action.is_read() && !target.is_document() {
+            return Err(Error::bad_request(
+                "One of the specified inputs is invalid: triggers run with writes of documents only",
+            )
+            .into());
+        }
         if !matches!(target, Target::Operator(_)) {
             self.db.check_open()?;
         }
@@ -300,9 +310,11 @@ impl<S: RangeStore> Gateway<S> {
             ContainerTarget::Ranges => Ok(metadata.ranges(container)?),
             ContainerTarget::Conflicts => Ok(metadata.conflicts(container)?),
             ContainerTarget::Conflict(_) => Err(Error::not_found().into()),
-            ContainerTarget::Scripts(kind) | ContainerTarget::Script(kind, _) => {
-                Err(not_served(kind.plural()).into())
+            ContainerTarget::Scripts(kind) => Ok(metadata.scripts(container, *kind).await?),
+            ContainerTarget::Script(_, id) if action == Action::Execute => {
+                documents.execute(id, body).await
             }
+            ContainerTarget::Script(kind, id) => Ok(metadata.script(container, *kind, id).await?),
         }
     }
 }

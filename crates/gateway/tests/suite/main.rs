@@ -8,5 +8,6 @@ mod documents;
 mod hostile;
 mod metadata;
 mod operator;
+mod scripts;
 mod sockets;
 mod support;

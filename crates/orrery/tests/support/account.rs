@@ -347,7 +347,7 @@ fn refusal(failure: Failure) -> Refusal {
     let Failure { error, charge, .. } = failure;
     Refusal {
         status: error.kind.status(),
-        substatus: error.kind.substatus(),
+        substatus: error.substatus(),
         code: error.kind.code().to_owned(),
         message: sentence(error.message),
         charge_ru: charge.ru(),

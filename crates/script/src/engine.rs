@@ -12,9 +12,14 @@ use rquickjs::{Context, Ctx, FromJs, Function, Object, Runtime, Value};
 use crate::{ErrorKind, Limits, Pace, ScriptError, Surroundings};
 
 const SANDBOX: &str = include_str!("js/sandbox.js");
+const DATES: &str = include_str!("js/dates.js");
 
 /// The name by which our own scripts go in stack traces, so that they can be left out.
 const OWN_FILE: &str = "<orrery>";
+
+/// What the engine has at least, so that it is never short of memory while it is set up: it would
+/// not survive that.
+const MEMORY_BYTES_MIN: usize = 1 << 20;
 
 /// A runtime with one context.
 pub(crate) struct Engine {
@@ -30,7 +35,7 @@ impl Engine {
             ScriptError::new(ErrorKind::Engine, text)
         };
         let runtime = Runtime::new().map_err(refused)?;
-        runtime.set_memory_limit(limits.memory_bytes_max);
+        runtime.set_memory_limit(limits.memory_bytes_max.max(MEMORY_BYTES_MIN));
         runtime.set_max_stack_size(limits.stack_bytes_max);
         let watch = Arc::new(Watch {
             pace: Arc::clone(&surroundings.pace),
@@ -79,6 +84,8 @@ impl Engine {
         let now_ms = Arc::clone(&self.surroundings.now_ms);
         // Exact: the largest time of JavaScript is below 2^53.
         native.set("now", Function::new(ctx.clone(), move || now_ms() as f64)?)?;
+        let load_dates = move |ctx: Ctx<'js>| evaluate_own::<Function<'js>>(&ctx, DATES);
+        native.set("loadDates", Function::new(ctx.clone(), load_dates)?)?;
         native.set("seed", self.surroundings.seed as u32)?;
         native.set("stream", (self.surroundings.seed >> 32) as u32)?;
         let make: Function<'js> = evaluate_own(ctx, SANDBOX)?;

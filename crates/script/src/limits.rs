@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// may catch; it will not get more by that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many bytes the engine may allocate for a script, its runtime included (about 300 KiB).
+    /// How many bytes the engine may allocate for a script, its runtime included, which takes about
+    /// half a megabyte. Less than one megabyte counts as one.
     pub memory_bytes_max: usize,
     /// How deep the engine may go into the stack of the thread, which must have more than that left.
     pub stack_bytes_max: usize,

@@ -13,8 +13,9 @@ fn functions(sources: &[(&str, &str)]) -> Functions {
 
 /// The answer as JSON text, `undefined`, or the error.
 fn call(functions: &Functions, name: &str, arguments: &str) -> String {
-    let Value::Array(arguments) = Value::parse(arguments.as_bytes()).unwrap() else { panic!() };
-    let arguments: Vec<Option<Value>> = arguments.into_iter().map(Some).collect();
+    let arguments = Value::parse(arguments.as_bytes()).expect("arguments are JSON");
+    let arguments = arguments.as_array().expect("arguments are a list").iter().cloned();
+    let arguments: Vec<Option<Value>> = arguments.map(Some).collect();
     match functions.call(name, &arguments) {
         Ok(Some(value)) => value.to_text(),
         Ok(None) => "undefined".to_owned(),

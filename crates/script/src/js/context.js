@@ -4,7 +4,7 @@
 //
 // A call on the collection is only noted down here. When the script's turn has ended, the run takes
 // one note after the other, asks the host, and hands the answer to `complete`.
-(function (sandbox, native, facts) {
+0, function (sandbox, native, facts) {
     'use strict';
 
     const { apply, defineProperty, fail, hide, parse, random32, stringify, slice, isArray } = sandbox;
@@ -151,84 +151,83 @@
         return typeof query === 'string' ? stringify({ query }) : stringify(query);
     }
 
-    const collection = {
-        getSelfLink() {
-            return facts.selfLink;
-        },
-        getAltLink() {
-            return facts.altLink;
-        },
-        readDocument(link, options, callback) {
-            requireArguments('readDocument', 1, arguments.length);
-            documentLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'read', link, condition: textOption(given.options, 'ifNoneMatch'), callback: given.callback, next: undefined,
-            });
-        },
-        readDocuments(link, options, callback) {
-            requireArguments('readDocuments', 1, arguments.length);
-            collectionLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'readFeed', isFeed: true, pageSize: pageSize(given.options),
-                continuation: textOption(given.options, 'continuation'), callback: given.callback, next: undefined,
-            });
-        },
-        queryDocuments(link, query, options, callback) {
-            requireArguments('queryDocuments', 2, arguments.length);
-            collectionLink(link);
-            const text = queryText(query);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'query', isFeed: true, query: text, pageSize: pageSize(given.options),
-                continuation: textOption(given.options, 'continuation'), callback: given.callback, next: undefined,
-            });
-        },
-        createDocument(link, body, options, callback) {
-            requireArguments('createDocument', 2, arguments.length);
-            collectionLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({ __proto__: null, kind: 'create', body: withId(body, given.options), callback: given.callback, next: undefined });
-        },
-        upsertDocument(link, body, options, callback) {
-            requireArguments('upsertDocument', 2, arguments.length);
-            collectionLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'upsert', body: withId(body, given.options), condition: textOption(given.options, 'etag'),
-                callback: given.callback, next: undefined,
-            });
-        },
-        replaceDocument(link, body, options, callback) {
-            requireArguments('replaceDocument', 2, arguments.length);
-            documentLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'replace', link, body: bodyText(body), condition: textOption(given.options, 'etag'),
-                callback: given.callback, next: undefined,
-            });
-        },
-        deleteDocument(link, options, callback) {
-            requireArguments('deleteDocument', 1, arguments.length);
-            documentLink(link);
-            const given = optionsAndCallback(options, callback);
-            return accept({
-                __proto__: null, kind: 'delete', link, condition: textOption(given.options, 'etag'), callback: given.callback, next: undefined,
-            });
-        },
-        patchDocument(link, patch, options, callback) {
-            requireArguments('patchDocument', 2, arguments.length);
-            documentLink(link);
-            if (patch === null || typeof patch !== 'object') {
-                throw fail(400, 'The patch specification must be an object or an array.');
-            }
-            const given = optionsAndCallback(options, callback);
-            const body = stringify(isArray(patch) ? { operations: patch } : patch);
-            return accept({
-                __proto__: null, kind: 'patch', link, body, condition: textOption(given.options, 'etag'), callback: given.callback, next: undefined,
-            });
-        },
+    const collection = {};
+    collection.getSelfLink = function getSelfLink() {
+        return facts.selfLink;
+    };
+    collection.getAltLink = function getAltLink() {
+        return facts.altLink;
+    };
+    collection.readDocument = function readDocument(link, options, callback) {
+        requireArguments('readDocument', 1, arguments.length);
+        documentLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'read', link, condition: textOption(given.options, 'ifNoneMatch'), callback: given.callback, next: undefined,
+        });
+    };
+    collection.readDocuments = function readDocuments(link, options, callback) {
+        requireArguments('readDocuments', 1, arguments.length);
+        collectionLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'readFeed', isFeed: true, pageSize: pageSize(given.options),
+            continuation: textOption(given.options, 'continuation'), callback: given.callback, next: undefined,
+        });
+    };
+    collection.queryDocuments = function queryDocuments(link, query, options, callback) {
+        requireArguments('queryDocuments', 2, arguments.length);
+        collectionLink(link);
+        const text = queryText(query);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'query', isFeed: true, query: text, pageSize: pageSize(given.options),
+            continuation: textOption(given.options, 'continuation'), callback: given.callback, next: undefined,
+        });
+    };
+    collection.createDocument = function createDocument(link, body, options, callback) {
+        requireArguments('createDocument', 2, arguments.length);
+        collectionLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({ __proto__: null, kind: 'create', body: withId(body, given.options), callback: given.callback, next: undefined });
+    };
+    collection.upsertDocument = function upsertDocument(link, body, options, callback) {
+        requireArguments('upsertDocument', 2, arguments.length);
+        collectionLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'upsert', body: withId(body, given.options), condition: textOption(given.options, 'etag'),
+            callback: given.callback, next: undefined,
+        });
+    };
+    collection.replaceDocument = function replaceDocument(link, body, options, callback) {
+        requireArguments('replaceDocument', 2, arguments.length);
+        documentLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'replace', link, body: bodyText(body), condition: textOption(given.options, 'etag'),
+            callback: given.callback, next: undefined,
+        });
+    };
+    collection.deleteDocument = function deleteDocument(link, options, callback) {
+        requireArguments('deleteDocument', 1, arguments.length);
+        documentLink(link);
+        const given = optionsAndCallback(options, callback);
+        return accept({
+            __proto__: null, kind: 'delete', link, condition: textOption(given.options, 'etag'), callback: given.callback, next: undefined,
+        });
+    };
+    collection.patchDocument = function patchDocument(link, patch, options, callback) {
+        requireArguments('patchDocument', 2, arguments.length);
+        documentLink(link);
+        if (patch === null || typeof patch !== 'object') {
+            throw fail(400, 'The patch specification must be an object or an array.');
+        }
+        const given = optionsAndCallback(options, callback);
+        const body = stringify(isArray(patch) ? { operations: patch } : patch);
+        return accept({
+            __proto__: null, kind: 'patch', link, body, condition: textOption(given.options, 'etag'), callback: given.callback, next: undefined,
+        });
     };
     for (const name of ['readAttachment', 'readAttachments', 'queryAttachments', 'createAttachment',
         'upsertAttachment', 'replaceAttachment', 'deleteAttachment']) {
@@ -360,32 +359,31 @@
 
     // ---- the log
 
-    let log = '';
-    const console = {
-        log(format) {
-            requireArguments('console.log', 1, arguments.length);
-            let text = format;
-            if (arguments.length > 1) {
-                if (typeof format !== 'string') {
-                    throw fail(400, 'First argument to console.log should be a string containing zero or more substitution strings.');
-                }
-                text = '';
-                let next = 1;
-                for (let at = 0; at < format.length; at += 1) {
-                    const mark = format[at] === '%' ? format[at + 1] : undefined;
-                    if (mark === '%') text += '%';
-                    else if (mark === 's') text += asText(arguments[next++]);
-                    else text += format[at];
-                    if (mark === '%' || mark === 's') at += 1;
-                }
+    let written = '';
+    const console = {};
+    console.log = function log(format) {
+        requireArguments('console.log', 1, arguments.length);
+        let text = format;
+        if (arguments.length > 1) {
+            if (typeof format !== 'string') {
+                throw fail(400, 'First argument to console.log should be a string containing zero or more substitution strings.');
             }
-            if (!facts.logging) return;
-            const added = asText(text);
-            if (log.length + added.length > facts.logMax) {
-                throw fail(413, 'Resulting message would be too large because of "x-ms-documentdb-script-log-results". Return from script with current message and use continuation token to call the script again or modify your script.');
+            text = '';
+            let next = 1;
+            for (let at = 0; at < format.length; at += 1) {
+                const mark = format[at] === '%' ? format[at + 1] : undefined;
+                if (mark === '%') text += '%';
+                else if (mark === 's') text += asText(arguments[next++]);
+                else text += format[at];
+                if (mark === '%' || mark === 's') at += 1;
             }
-            log += added;
-        },
+        }
+        if (!facts.logging) return;
+        const added = asText(text);
+        if (written.length + added.length > facts.logMax) {
+            throw fail(413, 'Resulting message would be too large because of "x-ms-documentdb-script-log-results". Return from script with current message and use continuation token to call the script again or modify your script.');
+        }
+        written += added;
     };
 
     // ---- the context
@@ -435,9 +433,9 @@
             return apply(main, undefined, sent);
         },
         abortion: () => abortion,
-        log: () => log,
+        log: () => written,
         response: () => bodyOf(responseProperties, false),
         responseDocument: () => bodyOf(responseProperties, true),
         request: () => bodyOf(requestProperties, true),
     };
-})
+}

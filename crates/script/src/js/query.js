@@ -8,7 +8,7 @@
 //
 // This is read when the script is already running, so nothing here relies on what a script can
 // change: no iteration over arrays, no method of theirs.
-(function (sandbox, context) {
+0, function (sandbox, context) {
     'use strict';
 
     const { fail, stringify, parse, isArray } = sandbox;
@@ -288,4 +288,4 @@
         };
     }
     return functions;
-})
+}

@@ -3,20 +3,22 @@
 //
 // A script may change every object that it can reach, so nothing here calls a method of such an
 // object after the script has started: what is needed later is kept in a constant now.
-(function (native) {
+//
+// This is read for every run, so it is kept short, and without parentheses around functions: the
+// engine would read what they hold twice, looking for an arrow behind them.
+0, function (native) {
     'use strict';
 
     const { apply, construct } = Reflect;
     const { defineProperty, getOwnPropertyNames, setPrototypeOf } = Object;
     const { isArray } = Array;
-    const { floor } = Math;
+    const { floor, imul } = Math;
     const NativeError = Error;
     const NativeRangeError = RangeError;
     const NativeTypeError = TypeError;
     const NativeDate = Date;
     const NativeProxy = Proxy;
     const NativeString = String;
-    const NativeRegExp = RegExp;
     const { tick, now } = native;
 
     function hide(object, name, value) {
@@ -71,7 +73,6 @@
         mixed = imul(mixed, 0x735a2d97);
         return (mixed ^ (mixed >>> 15)) >>> 0;
     }
-    const { imul } = Math;
     function random() {
         const high = random32() >>> 5;
         const low = random32() >>> 6;
@@ -79,95 +80,25 @@
     }
     hide(Math, 'random', random);
 
-    // The clock is the caller's, and local time is UTC wherever the server runs.
-    const dates = NativeDate.prototype;
-    const { toUTCString, getTime } = dates;
-    const parseNative = NativeDate.parse;
-    const { UTC } = NativeDate;
-    const isExactTest = NativeRegExp.prototype.exec;
-    const ZONED = /Z|UTC|GMT|[ECMP][SD]T|:\d\d(?:[.,]\d+)?\s*[+-]\d/i;
-    const DATE_ONLY = /^\s*[+-]?\d{4,6}(?:-\d\d(?:-\d\d)?)?\s*$/;
-    const ISO = /^\s*[+-]?\d{4,6}-\d\d-\d\dT/;
-    const matches = (pattern, text) => apply(isExactTest, pattern, [text]) !== null;
-
-    function parseDate(value) {
-        const text = `${value}`;
-        if (matches(ZONED, text) || matches(DATE_ONLY, text)) return parseNative(text);
-        return parseNative(matches(ISO, text) ? `${text}Z` : `${text} UTC`);
-    }
-
     function slice(text, from, to) {
         return apply(sliceText, text, [from, to]);
     }
     const sliceText = NativeString.prototype.slice;
 
-    function dateText(date) {
-        const time = apply(getTime, date, []);
-        if (time !== time) return 'Invalid Date';
-        const text = apply(toUTCString, date, []);
-        return `${slice(text, 0, 3)} ${slice(text, 8, 11)} ${slice(text, 5, 7)} ${slice(text, 12, -13)}`;
-    }
-    function timeText(date) {
-        const time = apply(getTime, date, []);
-        if (time !== time) return 'Invalid Date';
-        return `${slice(apply(toUTCString, date, []), -12, -4)} GMT+0000 (UTC)`;
-    }
-    function wholeText(date) {
-        const text = dateText(date);
-        return text === 'Invalid Date' ? text : `${text} ${timeText(date)}`;
-    }
-
-    const symbolToPrimitive = Symbol.toPrimitive;
-    function timeOf(value) {
-        if (typeof value === 'object' && value !== null) {
-            try {
-                return apply(getTime, value, []);
-            } catch {
-                value = typeof value[symbolToPrimitive] === 'function' ? value[symbolToPrimitive]('default') : primitive(value);
-            }
-        }
-        return typeof value === 'string' ? parseDate(value) : +value;
-    }
-    function primitive(object) {
-        const first = object.valueOf();
-        return typeof first === 'object' && first !== null ? `${object}` : first;
-    }
-
-    const DateOfHost = {
-        Date: function (year, month) {
-            if (new.target === undefined) return wholeText(new NativeDate(now()));
-            const count = arguments.length;
-            const time = count === 0 ? now() : count === 1 ? timeOf(year) : apply(UTC, undefined, arguments);
-            return construct(NativeDate, [time], new.target);
+    // Dates take the caller's clock. Few scripts have any, so they come when first asked for.
+    delete globalThis.Date;
+    defineProperty(globalThis, 'Date', {
+        configurable: true,
+        enumerable: false,
+        get() {
+            const made = native.loadDates()(tools, NativeDate, now);
+            hide(globalThis, 'Date', made);
+            return made;
         },
-    }.Date;
-    defineProperty(DateOfHost, 'length', { value: 7 });
-    defineProperty(DateOfHost, 'prototype', { value: dates, writable: false });
-    hide(dates, 'constructor', DateOfHost);
-    hide(DateOfHost, 'now', function now_() { return now(); });
-    hide(DateOfHost, 'parse', function parse(text) { return parseDate(text); });
-    hide(DateOfHost, 'UTC', UTC);
-    hide(globalThis, 'Date', DateOfHost);
-    for (const part of ['FullYear', 'Month', 'Date', 'Hours', 'Minutes', 'Seconds', 'Milliseconds']) {
-        hide(dates, `get${part}`, dates[`getUTC${part}`]);
-        hide(dates, `set${part}`, dates[`setUTC${part}`]);
-    }
-    hide(dates, 'getDay', dates.getUTCDay);
-    hide(dates, 'getYear', function getYear() { return this.getUTCFullYear() - 1900; });
-    hide(dates, 'setYear', function setYear(year) {
-        const whole = floor(+year);
-        return this.setUTCFullYear(whole >= 0 && whole <= 99 ? whole + 1900 : year);
+        set(value) {
+            hide(globalThis, 'Date', value);
+        },
     });
-    hide(dates, 'getTimezoneOffset', function getTimezoneOffset() {
-        const time = apply(getTime, this, []);
-        return time !== time ? time : 0;
-    });
-    hide(dates, 'toString', function toString() { return wholeText(this); });
-    hide(dates, 'toDateString', function toDateString() { return dateText(this); });
-    hide(dates, 'toTimeString', function toTimeString() { return timeText(this); });
-    hide(dates, 'toLocaleString', function toLocaleString() { return wholeText(this); });
-    hide(dates, 'toLocaleDateString', function toLocaleDateString() { return dateText(this); });
-    hide(dates, 'toLocaleTimeString', function toLocaleTimeString() { return timeText(this); });
 
     // The engine looks at the clock when functions are called and loops turn, not inside its own
     // functions. Those that can take long ask here first, and refuse what no script can hold in
@@ -197,6 +128,13 @@
     defineProperty(ProxyOfSandbox, 'prototype', { value: undefined, writable: false });
     hide(globalThis, 'Proxy', ProxyOfSandbox);
 
+    // A function that goes by the name of the one it stands for.
+    function stand(holder, name, original, guarded) {
+        defineProperty(guarded, 'name', { value: name, configurable: true });
+        defineProperty(guarded, 'length', { value: original.length, configurable: true });
+        hide(holder, name, guarded);
+        return guarded;
+    }
     function tooLong(name) {
         return new NativeRangeError(`${name}: the array is longer than ${LENGTH_MAX}`);
     }
@@ -220,21 +158,17 @@
     function guardList(name, mutates) {
         const original = lists[name];
         if (original === undefined) return;
-        const guarded = {
-            [name](...given) {
-                if (isPlainArray(this)) {
-                    if (this.length > 1024) {
-                        if (this.length > LENGTH_MAX) throw tooLong(name);
-                        tick();
-                    }
-                    return apply(original, this, given);
+        stand(lists, name, original, function (...given) {
+            if (isPlainArray(this)) {
+                if (this.length > 1024) {
+                    if (this.length > LENGTH_MAX) throw tooLong(name);
+                    tick();
                 }
-                if (mutates) throw new NativeTypeError(`${name} is for arrays only`);
-                return apply(original, copyOf(this, name), given);
-            },
-        }[name];
-        defineProperty(guarded, 'length', { value: original.length });
-        hide(lists, name, guarded);
+                return apply(original, this, given);
+            }
+            if (mutates) throw new NativeTypeError(`${name} is for arrays only`);
+            return apply(original, copyOf(this, name), given);
+        });
     }
     for (const name of ['indexOf', 'lastIndexOf', 'includes', 'join', 'slice', 'toReversed', 'toSorted',
         'toSpliced', 'with']) guardList(name, false);
@@ -284,15 +218,13 @@
         'reverse', 'toReversed', 'copyWithin']) {
         const original = typedArrays[name];
         if (original === undefined) continue;
-        hide(typedArrays, name, {
-            [name](...given) {
-                if (this.length > 1024) {
-                    if (this.length > LENGTH_MAX) throw tooLong(name);
-                    tick();
-                }
-                return apply(original, this, given);
-            },
-        }[name]);
+        stand(typedArrays, name, original, function (...given) {
+            if (this.length > 1024) {
+                if (this.length > LENGTH_MAX) throw tooLong(name);
+                tick();
+            }
+            return apply(original, this, given);
+        });
     }
 
     // Spreading and destructuring begin here.
@@ -311,65 +243,55 @@
     for (const name of ['keys', 'values', 'entries', 'assign', 'fromEntries', 'freeze', 'getOwnPropertyNames',
         'getOwnPropertyDescriptors', 'defineProperties']) {
         const original = Object[name];
-        hide(Object, name, {
-            [name](...given) {
-                tick();
-                return apply(original, Object, given);
-            },
-        }[name]);
+        stand(Object, name, original, function (...given) {
+            tick();
+            return apply(original, Object, given);
+        });
     }
 
     function guardSearch(name) {
         const original = texts[name];
-        hide(texts, name, {
-            [name](...given) {
-                const sought = given[0];
-                if (typeof this !== 'string' || typeof sought !== 'string') {
-                    if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
-                    // A pattern does its own searching, and asks for the time while it does.
-                    if (typeof sought === 'object' && sought !== null) {
-                        tick();
-                        return apply(original, `${this}`, given);
-                    }
-                    given[0] = `${sought}`;
-                    return apply(guarded, `${this}`, given);
-                }
-                if (this.length * sought.length > 1048576) {
-                    if (this.length * sought.length > SEARCH_MAX) {
-                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
-                    }
+        const guarded = stand(texts, name, original, function (...given) {
+            const sought = given[0];
+            if (typeof this !== 'string' || typeof sought !== 'string') {
+                if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
+                // A pattern does its own searching, and asks for the time while it does.
+                if (typeof sought === 'object' && sought !== null) {
                     tick();
+                    return apply(original, `${this}`, given);
                 }
-                return apply(original, this, given);
-            },
-        }[name]);
-        const guarded = texts[name];
-        defineProperty(guarded, 'length', { value: original.length });
+                given[0] = `${sought}`;
+                return apply(guarded, `${this}`, given);
+            }
+            if (this.length * sought.length > 1048576) {
+                if (this.length * sought.length > SEARCH_MAX) {
+                    throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+                }
+                tick();
+            }
+            return apply(original, this, given);
+        });
     }
     for (const name of ['indexOf', 'lastIndexOf', 'includes', 'replaceAll']) guardSearch(name);
     for (const name of ['split', 'replace']) {
         const original = texts[name];
-        hide(texts, name, {
-            [name](...given) {
-                const sought = given[0];
-                if (typeof this === 'string' && this.length > 4096) {
-                    if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
-                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
-                    }
-                    tick();
+        stand(texts, name, original, function (...given) {
+            const sought = given[0];
+            if (typeof this === 'string' && this.length > 4096) {
+                if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
+                    throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
                 }
-                return apply(original, this, given);
-            },
-        }[name]);
+                tick();
+            }
+            return apply(original, this, given);
+        });
     }
     for (const name of ['repeat', 'padStart', 'padEnd', 'normalize', 'toLowerCase', 'toUpperCase', 'concat']) {
         const original = texts[name];
-        hide(texts, name, {
-            [name](...given) {
-                if (typeof this === 'string' && this.length > 4096) tick();
-                return apply(original, this, given);
-            },
-        }[name]);
+        stand(texts, name, original, function (...given) {
+            if (typeof this === 'string' && this.length > 4096) tick();
+            return apply(original, this, given);
+        });
     }
 
     // A structure that holds itself many times over makes more text than there is memory, and the
@@ -414,5 +336,6 @@
         return { text: cut(text), number, stack };
     }
 
-    return { apply, defineProperty, describe, fail, hide, parse, random, random32, stringify, slice, isArray: isPlainArray };
-})
+    const tools = { apply, construct, defineProperty, describe, fail, hide, parse, random, random32, stringify, slice, isArray: isPlainArray };
+    return tools;
+}

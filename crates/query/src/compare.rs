@@ -5,28 +5,86 @@
 //! `MIN`/`MAX` use the total order of all values, [`value::compare`]. `DISTINCT`, `GROUP BY` and
 //! sets hash [`identity`], which is the same for two values exactly when they are [`equal`].
 
+use crate::Error;
+use crate::evaluate::Context;
 use std::cmp::Ordering;
-use value::{Number, Value};
+use value::{Number, Object, Value};
+
+/// So many members are looked for one by one; more are looked up.
+const FEW: usize = 16;
 
 /// Equality of the language: types apart, numbers by value, the order of names irrelevant.
-pub(crate) fn equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
+/// Values can be large and compared often, so the deadline is looked at on the way.
+pub(crate) fn equal(left: &Value, right: &Value, context: &Context<'_>) -> Result<bool, Error> {
+    Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(left), Value::Bool(right)) => left == right,
         (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
-        (Value::String(left), Value::String(right)) => left == right,
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len()
-                && left.iter().zip(right).all(|(left, right)| equal(left, right))
+        (Value::String(left), Value::String(right)) if left.len() == right.len() => {
+            context.step_bytes(left.len())?;
+            left == right
         }
-        (Value::Object(left), Value::Object(right)) => {
-            left.len() == right.len()
-                && left
-                    .iter()
-                    .all(|(name, left)| right.get(name).is_some_and(|right| equal(left, right)))
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            all_equal(left.iter().zip(right), context)?
+        }
+        // No name occurs twice: who has as many members and all those of the other has no more.
+        (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+            has_members(right, left, context)?
         }
         _ => false,
+    })
+}
+
+fn all_equal<'v>(
+    pairs: impl Iterator<Item = (&'v Value, &'v Value)>,
+    context: &Context<'_>,
+) -> Result<bool, Error> {
+    for (left, right) in pairs {
+        context.step()?;
+        if !equal(left, right, context)? {
+            return Ok(false);
+        }
     }
+    Ok(true)
+}
+
+/// Whether an object has every member of another, with an equal value. Names are mostly written in
+/// the same order; else many are sorted once, so that the time is not the product of both counts.
+pub(crate) fn has_members(
+    object: &Object,
+    wanted: &Object,
+    context: &Context<'_>,
+) -> Result<bool, Error> {
+    if wanted.len() > object.len() {
+        return Ok(false);
+    }
+    context.step_by(object.len())?;
+    if object.keys().eq(wanted.keys()) {
+        let pairs = object.iter().zip(wanted.iter());
+        return all_equal(pairs.map(|((_, value), (_, wanted))| (value, wanted)), context);
+    }
+    let mut sorted: Vec<(&str, &Value)> = Vec::new();
+    if wanted.len() > FEW {
+        sorted.extend(object.iter());
+        sorted.sort_unstable_by_key(|(name, _)| *name);
+    }
+    for (name, wanted) in wanted {
+        context.step()?;
+        let value = match sorted.is_empty() {
+            true => object.get(name),
+            false => look_up(&sorted, name),
+        };
+        let Some(value) = value else { return Ok(false) };
+        if !equal(value, wanted, context)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn look_up<'v>(sorted: &[(&str, &'v Value)], name: &str) -> Option<&'v Value> {
+    let at = sorted.binary_search_by_key(&name, |(name, _)| name).ok()?;
+    Some(sorted[at].1)
 }
 
 /// How two values of one type compare; `None` where `<` and its like are undefined.
@@ -118,15 +176,23 @@ pub(crate) fn size_bytes(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, Options};
+    use std::sync::atomic::AtomicU64;
 
     fn value(text: &str) -> Value {
         Value::parse(text.as_bytes()).unwrap()
     }
 
+    fn with_context(test: impl Fn(&Context<'_>) -> Result<bool, Error>) -> bool {
+        let options = Options::new(0, 0, Limits::memory(1 << 20));
+        let random = AtomicU64::new(0);
+        test(&Context::new(&options, &random)).expect("there is no deadline")
+    }
+
     #[track_caller]
     fn check(left: &str, right: &str, expected: bool) {
         let (left, right) = (value(left), value(right));
-        assert_eq!(equal(&left, &right), expected);
+        assert_eq!(with_context(|context| equal(&left, &right, context)), expected);
         let bytes = |value| {
             let mut out = Vec::new();
             identity(Some(value), &mut out);
@@ -146,6 +212,35 @@ mod tests {
         check(r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, true);
         check(r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false);
         check(r#"["ab","c"]"#, r#"["a","bc"]"#, false);
+    }
+
+    fn object(names: impl Iterator<Item = usize>) -> Object {
+        names.map(|number| (format!("name{number}"), Value::from(number))).collect()
+    }
+
+    /// Few members are looked for and many are looked up; the answers are the same.
+    #[test]
+    fn any_number_of_members_is_compared() {
+        for count in [1, FEW, FEW + 1, 5_000] {
+            let ascending = object(0..count);
+            let descending = object((0..count).rev());
+            let others = object((1..=count).rev());
+            let mut changed = descending.clone();
+            changed.insert("name0", "another");
+            let has = |object: &Object, wanted: &Object| {
+                with_context(|context| has_members(object, wanted, context))
+            };
+            assert!(has(&ascending, &ascending), "{count}");
+            assert!(has(&ascending, &descending), "{count}");
+            assert!(!has(&ascending, &others), "{count}");
+            assert!(!has(&ascending, &changed), "{count}");
+            assert!(has(&object(0..count + 1), &descending), "{count}");
+            assert!(!has(&ascending, &object(0..count + 1)), "{count}");
+            let (left, right) = (Value::Object(ascending), Value::Object(descending));
+            assert!(with_context(|context| equal(&left, &right, context)), "{count}");
+            let right = Value::Object(changed);
+            assert!(!with_context(|context| equal(&left, &right, context)), "{count}");
+        }
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub(crate) type Evaluated<'e> = Result<Option<Cow<'e, Value>>, Error>;
 /// How many rows or elements are visited between two looks at the deadline.
 const STEPS_BETWEEN_CHECKS: u32 = 1024;
 
+/// How many bytes of a string are as much work as one row or element.
+const BYTES_PER_STEP: usize = 256;
+
 /// How much memory is kept for the next identity.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 
@@ -116,7 +119,17 @@ impl<'c> Context<'c> {
 
     /// Counts one row or element, and looks at the deadline now and then.
     pub(crate) fn step(&self) -> Result<(), Error> {
-        let steps = self.steps.get() + 1;
+        self.step_by(1)
+    }
+
+    /// Counts the bytes of strings, which are quicker to go through than elements are.
+    pub(crate) fn step_bytes(&self, bytes: usize) -> Result<(), Error> {
+        self.step_by(bytes / BYTES_PER_STEP)
+    }
+
+    /// Counts so many rows or elements at once.
+    pub(crate) fn step_by(&self, count: usize) -> Result<(), Error> {
+        let steps = self.steps.get().saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         if steps < STEPS_BETWEEN_CHECKS {
             self.steps.set(steps);
             return Ok(());
@@ -212,9 +225,10 @@ pub(crate) fn evaluate<'e>(
         }
         Scalar::Between(parts) => between(parts, env, context),
         Scalar::In(value, list) => within(value, list, env, context),
-        Scalar::InSet(value, set) => truth(
-            evaluate(value, env, context)?.map(|value| is_in(&value, &set.identities, context)),
-        ),
+        Scalar::InSet(value, set) => match evaluate(value, env, context)? {
+            Some(value) => truth(Some(is_in(&value, &set.identities, context)?)),
+            None => Ok(None),
+        },
         Scalar::Like(like) => matches(like, env, context),
         Scalar::Call(function, arguments) => call(function, arguments, env, context),
         Scalar::Regex(call) => regex_call(call, env, context),
@@ -292,6 +306,7 @@ fn array<'e>(items: &'e [Scalar], env: Env<'e>, context: &Context<'_>) -> Evalua
     let mut out = Vec::new();
     context.charge(items.len() * size_of::<Value>())?;
     for item in items {
+        context.step()?;
         if let Some(value) = evaluate(item, env, context)? {
             out.push(context.own(value)?);
         }
@@ -299,18 +314,22 @@ fn array<'e>(items: &'e [Scalar], env: Env<'e>, context: &Context<'_>) -> Evalua
     Ok(Some(Cow::Owned(Value::Array(out))))
 }
 
+/// The members are collected rather than inserted, which would look through all names each time.
 fn object<'e>(
     members: &'e [(String, Scalar)],
     env: Env<'e>,
     context: &Context<'_>,
 ) -> Evaluated<'e> {
-    let mut out = Object::new();
-    for (name, scalar) in members {
-        if let Some(value) = evaluate(scalar, env, context)? {
-            context.charge(name.len() + size_of::<Value>())?;
-            out.insert(name.as_str(), context.own(value)?);
-        }
-    }
+    let member = |(name, scalar): &'e (String, Scalar)| {
+        context.step()?;
+        let Some(value) = evaluate(scalar, env, context)? else { return Ok(None) };
+        context.charge(name.len() + size_of::<Value>())?;
+        Ok(Some((name.as_str(), context.own(value)?)))
+    };
+    let out: Object = members
+        .iter()
+        .filter_map(|written| member(written).transpose())
+        .collect::<Result<_, Error>>()?;
     Ok(Some(Cow::Owned(Value::Object(out))))
 }
 
@@ -352,7 +371,7 @@ fn binary<'e>(
 ) -> Evaluated<'e> {
     let Some(left) = evaluate(left, env, context)? else { return Ok(None) };
     let Some(right) = evaluate(right, env, context)? else { return Ok(None) };
-    if let Some(answer) = comparison(operator, &left, &right) {
+    if let Some(answer) = comparison(operator, &left, &right, context)? {
         return truth(answer);
     }
     if operator == BinaryOperator::Concat {
@@ -363,27 +382,34 @@ fn binary<'e>(
 }
 
 /// The answer of a comparison operator, which may be undefined; `None` for other operators.
-fn comparison(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Option<bool>> {
-    let related = |accept: fn(Ordering) -> bool| {
-        relate(left, right).map(|relation| match relation {
-            Relation::Ordered(order) => accept(order),
-            Relation::Unordered => false,
-        })
+fn comparison(
+    operator: BinaryOperator,
+    left: &Value,
+    right: &Value,
+    context: &Context<'_>,
+) -> Result<Option<Option<bool>>, Error> {
+    let accept: fn(Ordering) -> bool = match operator {
+        BinaryOperator::Equal => return Ok(Some(Some(equal(left, right, context)?))),
+        BinaryOperator::NotEqual => return Ok(Some(Some(!equal(left, right, context)?))),
+        BinaryOperator::Less => Ordering::is_lt,
+        BinaryOperator::LessOrEqual => Ordering::is_le,
+        BinaryOperator::Greater => Ordering::is_gt,
+        BinaryOperator::GreaterOrEqual => Ordering::is_ge,
+        _ => return Ok(None),
     };
-    Some(match operator {
-        BinaryOperator::Equal => Some(equal(left, right)),
-        BinaryOperator::NotEqual => Some(!equal(left, right)),
-        BinaryOperator::Less => related(Ordering::is_lt),
-        BinaryOperator::LessOrEqual => related(Ordering::is_le),
-        BinaryOperator::Greater => related(Ordering::is_gt),
-        BinaryOperator::GreaterOrEqual => related(Ordering::is_ge),
-        _ => return None,
-    })
+    if let (Value::String(left), Value::String(right)) = (left, right) {
+        context.step_bytes(left.len().min(right.len()))?;
+    }
+    Ok(Some(relate(left, right).map(|relation| match relation {
+        Relation::Ordered(order) => accept(order),
+        Relation::Unordered => false,
+    })))
 }
 
 fn concat<'e>(left: &Value, right: &Value, context: &Context<'_>) -> Evaluated<'e> {
     let (Value::String(left), Value::String(right)) = (left, right) else { return Ok(None) };
     context.charge(left.len() + right.len())?;
+    context.step_bytes(left.len() + right.len())?;
     Ok(Some(Cow::Owned(Value::String(format!("{left}{right}")))))
 }
 
@@ -433,6 +459,7 @@ fn logic<'e>(
 ) -> Evaluated<'e> {
     let mut all_booleans = true;
     for term in terms {
+        context.step()?;
         match evaluate(term, env, context)?.as_deref() {
             Some(Value::Bool(found)) if *found == decisive => return truth(Some(decisive)),
             Some(Value::Bool(_)) => {}
@@ -447,8 +474,12 @@ fn between<'e>(parts: &'e [Scalar; 3], env: Env<'e>, context: &Context<'_>) -> E
     let Some(value) = evaluate(value, env, context)? else { return Ok(None) };
     let low = evaluate(low, env, context)?;
     let high = evaluate(high, env, context)?;
-    let above = low.and_then(|low| comparison(BinaryOperator::GreaterOrEqual, &value, &low)?);
-    let below = high.and_then(|high| comparison(BinaryOperator::LessOrEqual, &value, &high)?);
+    let related = |operator, bound: Option<Cow<'e, Value>>| match bound {
+        Some(bound) => Ok(comparison(operator, &value, &bound, context)?.flatten()),
+        None => Ok::<_, Error>(None),
+    };
+    let above = related(BinaryOperator::GreaterOrEqual, low)?;
+    let below = related(BinaryOperator::LessOrEqual, high)?;
     truth(match (above, below) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
@@ -464,27 +495,32 @@ fn within<'e>(
 ) -> Evaluated<'e> {
     let Some(value) = evaluate(value, env, context)? else { return Ok(None) };
     for item in list {
-        if evaluate(item, env, context)?.is_some_and(|item| equal(&value, &item)) {
+        context.step()?;
+        if let Some(item) = evaluate(item, env, context)?
+            && equal(&value, &item, context)?
+        {
             return truth(Some(true));
         }
     }
     truth(Some(false))
 }
 
-fn is_in(value: &Value, set: &HashSet<Vec<u8>>, context: &Context<'_>) -> bool {
+fn is_in(value: &Value, set: &HashSet<Vec<u8>>, context: &Context<'_>) -> Result<bool, Error> {
+    step_over(value, context)?;
     let mut key = context.scratch();
     identity(Some(value), &mut key);
-    set.contains(&*key)
+    Ok(set.contains(&*key))
 }
 
 fn matches<'e>(like: &'e Like, env: Env<'e>, context: &Context<'_>) -> Evaluated<'e> {
     let value = evaluate(&like.value, env, context)?;
     let Some(Value::String(text)) = value.as_deref() else { return Ok(None) };
     match &like.pattern {
-        LikePattern::Constant(pattern) => truth(Some(pattern.matches(text))),
+        LikePattern::Constant(pattern) => truth(Some(pattern.matches(text, context)?)),
         LikePattern::Computed(pattern) => match evaluate(pattern, env, context)?.as_deref() {
             Some(Value::String(pattern)) => {
-                truth(Some(Pattern::parse(pattern, like.escape).matches(text)))
+                context.step_bytes(pattern.len())?;
+                truth(Some(Pattern::parse(pattern, like.escape).matches(text, context)?))
             }
             _ => Ok(None),
         },
@@ -538,8 +574,13 @@ fn apply(
     values: &[Option<&Value>],
     context: &Context<'_>,
 ) -> Result<Option<Value>, Error> {
-    if let Body::Loose(body) = function.body {
-        return Ok(body(values));
+    for value in values.iter().flatten() {
+        step_over(value, context)?;
+    }
+    match function.body {
+        Body::Loose(body) => return Ok(body(values)),
+        Body::Searching(body) => return body(context, values),
+        _ => {}
     }
     if values.iter().any(Option::is_none) {
         return Ok(None);
@@ -560,9 +601,19 @@ fn apply(
         Body::Strict(body) => Ok(body(values)),
         Body::Contextual(body) => body(context, values),
         Body::Clocked(body) => Ok(body(context, values)),
-        Body::Loose(_) | Body::Regex(_) | Body::Iif | Body::Choose => {
+        Body::Loose(_) | Body::Searching(_) | Body::Regex(_) | Body::Iif | Body::Choose => {
             unreachable!("these bodies were handled before")
         }
+    }
+}
+
+/// Counts what has to be gone through in a value, by a function above all: a join may call it a million times.
+fn step_over(value: &Value, context: &Context<'_>) -> Result<(), Error> {
+    match value {
+        Value::String(text) => context.step_bytes(text.len()),
+        Value::Array(items) => context.step_bytes(size_of_val(&items[..])),
+        Value::Object(object) => context.step_bytes(object.len() * size_of::<(String, Value)>()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
 

@@ -2,7 +2,14 @@
 //!
 //! Every part of a pattern takes exactly one character, except `%`, which takes any run. Such
 //! patterns need no general backtracking: when a part fails, only the last `%` has to take one
-//! character more, so matching is bounded by the product of both lengths.
+//! character more, so matching is bounded by the product of both lengths. Both can be long, so the
+//! deadline is looked at on the way.
+
+use crate::Error;
+use crate::evaluate::Context;
+
+/// How many characters are tried for one step of the query.
+const TRIES_PER_STEP: usize = 8;
 
 /// A pattern, read once and matched often.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +22,7 @@ enum Part {
     /// `_`
     One,
     Literal(char),
-    /// `[a-f]` or `[^a-f]`, as inclusive ranges.
+    /// `[a-f]` or `[^a-f]`, as inclusive ranges that ascend and do not touch.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
@@ -37,6 +44,7 @@ impl Pattern {
     /// Reads a pattern. Every text is one: what has no meaning stands for itself.
     pub(crate) fn parse(text: &str, escape: Option<char>) -> Pattern {
         let characters: Vec<char> = text.chars().collect();
+        let last_close = characters.iter().rposition(|found| *found == ']').unwrap_or(0);
         let mut parts = Vec::new();
         let mut offset = 0;
         while let Some(&character) = characters.get(offset) {
@@ -48,7 +56,9 @@ impl Pattern {
                 match character {
                     '%' => Part::Any,
                     '_' => Part::One,
-                    '[' => match class(&characters[offset..]) {
+                    // Behind the last `]` nothing closes, and looking for it again and again
+                    // would take the square of the length.
+                    '[' if offset <= last_close => match class(&characters[offset..]) {
                         Some((part, length)) => {
                             offset += length;
                             part
@@ -83,13 +93,19 @@ impl Pattern {
     }
 
     /// Whether the whole text matches.
-    pub(crate) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str, context: &Context<'_>) -> Result<bool, Error> {
         let parts = &self.0;
         let mut rest = text.chars();
         let mut at = 0;
         // Where to go on when a part fails: after the last `%`, one character further.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
+        let mut tries = 0;
         loop {
+            tries += 1;
+            if tries == TRIES_PER_STEP {
+                tries = 0;
+                context.step()?;
+            }
             if parts.get(at) == Some(&Part::Any) {
                 at += 1;
                 retry = Some((at, rest.clone()));
@@ -97,15 +113,15 @@ impl Pattern {
             }
             let mut ahead = rest.clone();
             match (parts.get(at), ahead.next()) {
-                (None, None) => return true,
+                (None, None) => return Ok(true),
                 (Some(part), Some(character)) if part.accepts(character) => {
                     at += 1;
                     rest = ahead;
                 }
                 _ => {
-                    let Some((after, from)) = &mut retry else { return false };
+                    let Some((after, from)) = &mut retry else { return Ok(false) };
                     if from.next().is_none() {
-                        return false;
+                        return Ok(false);
                     }
                     at = *after;
                     rest = from.clone();
@@ -122,7 +138,8 @@ impl Part {
             Part::One => true,
             Part::Literal(literal) => *literal == character,
             Part::Class { negated, ranges } => {
-                let found = ranges.iter().any(|(low, high)| (*low..=*high).contains(&character));
+                let at = ranges.partition_point(|(_, high)| *high < character);
+                let found = ranges.get(at).is_some_and(|(low, _)| *low <= character);
                 found != *negated
             }
         }
@@ -147,16 +164,37 @@ fn class(characters: &[char]) -> Option<(Part, usize)> {
             offset += 1;
         }
     }
-    Some((Part::Class { negated, ranges }, close + 1))
+    Some((Part::Class { negated, ranges: merged(ranges) }, close + 1))
+}
+
+/// The ranges in ascending order, those that touch made one. One that is written backwards holds
+/// nothing.
+fn merged(mut ranges: Vec<(char, char)>) -> Vec<(char, char)> {
+    ranges.retain(|(low, high)| low <= high);
+    ranges.sort_unstable();
+    ranges.dedup_by(|(low, high), (_, before)| {
+        let touches = u32::from(*low) <= u32::from(*before) + 1;
+        if touches {
+            *before = (*before).max(*high);
+        }
+        touches
+    });
+    ranges
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, Options};
+    use std::sync::atomic::AtomicU64;
 
     #[track_caller]
     fn check(text: &str, pattern: &str, escape: Option<char>, expected: bool) {
-        assert_eq!(Pattern::parse(pattern, escape).matches(text), expected, "{text} {pattern}");
+        let options = Options::new(0, 0, Limits::memory(1 << 20));
+        let random = AtomicU64::new(0);
+        let context = Context::new(&options, &random);
+        let found = Pattern::parse(pattern, escape).matches(text, &context);
+        assert_eq!(found.expect("there is no deadline"), expected, "{text} {pattern}");
     }
 
     #[test]
@@ -185,6 +223,39 @@ mod tests {
         check("a]", "a]", None, true);
         check("[x", "[x", None, true);
         check("-", "[a-]", None, true);
+        check("b", "[c-a]", None, false);
+        check("b", "[^c-a]", None, true);
+        check("[[[", "[[[", None, true);
+        check("x][[", "[x]][[", None, true);
+    }
+
+    #[test]
+    fn the_ranges_of_a_class_are_merged() {
+        let merges = |ranges: &[(char, char)], expected: &[(char, char)]| {
+            assert_eq!(merged(ranges.to_vec()), expected);
+        };
+        merges(&[], &[]);
+        merges(&[('z', 'a')], &[]);
+        merges(&[('c', 'c'), ('a', 'a'), ('b', 'b')], &[('a', 'c')]);
+        merges(&[('a', 'z'), ('c', 'd'), ('e', 'e')], &[('a', 'z')]);
+        merges(&[('x', 'y'), ('a', 'c'), ('b', 'f')], &[('a', 'f'), ('x', 'y')]);
+        for character in 'a'..='z' {
+            let found = "bdfghz".contains(character);
+            check(&character.to_string(), "[zf-hdb]", None, found);
+            check(&character.to_string(), "[^zf-hdb]", None, !found);
+        }
+    }
+
+    /// A class as long as a query may be is looked up, and brackets that nothing closes are not
+    /// looked for again and again.
+    #[test]
+    fn long_classes_take_no_time() {
+        let class: String = ('\u{4e00}'..).step_by(2).take(10_000).collect();
+        let pattern = format!("%[{}]b", class.repeat(10));
+        check(&"\u{4e00}".repeat(20_000), &pattern, None, false);
+        check(&"\u{4e01}".repeat(20_000), &pattern, None, false);
+        let brackets = "[".repeat(200_000);
+        check(&brackets, &brackets, None, true);
     }
 
     #[test]

@@ -153,3 +153,109 @@ fn parameters_are_shared() {
     let rows = prepared.expect("the query is right").run(documents(0));
     assert_eq!(rows, Ok(vec![Value::Bool(false)]));
 }
+
+/// One document with everything that takes long, and the answer to a query over it; an error when
+/// time runs out after a few looks.
+fn ask(query: &str, parameters: &[(String, Value)], looks: usize) -> Result<Vec<Value>, ErrorKind> {
+    let names = |numbers: &mut dyn Iterator<Item = usize>| {
+        let member = |number| (format!("name{number}"), Value::from(number));
+        Value::Object(numbers.map(member).collect())
+    };
+    let document = Value::Object(Object::from([
+        ("text", Value::String("a".repeat(100_000))),
+        ("up", names(&mut (0..2_000))),
+        ("down", names(&mut (0..2_000).rev())),
+        ("list", Value::Array(vec![names(&mut (0..200)); 100])),
+        ("few", Value::Array((0..30).map(Value::from).collect())),
+    ]));
+    let asked = AtomicUsize::new(0);
+    let limits = Limits {
+        memory_bytes_max: 64 << 20,
+        is_expired: Arc::new(move || asked.fetch_add(1, Ordering::Relaxed) >= looks),
+    };
+    let options = Options::new(0, 0, limits);
+    let prepared = prepare(query, parameters, &options).map_err(|error| error.kind())?;
+    let rows = prepared.run([Ok::<_, Infallible>(document)]);
+    rows.map_err(|RunError::Query(error)| error.kind())
+}
+
+/// The answer is right with enough time, and without it the query ends early.
+#[track_caller]
+fn stops(query: &str, parameters: &[(String, Value)], expected: &str) {
+    let rows = ask(query, parameters, usize::MAX).expect("there is time");
+    let rows: Vec<String> = rows.iter().map(Value::to_text).collect();
+    assert_eq!(rows, [expected], "{query}");
+    let stopped = ask(query, parameters, 1);
+    assert_eq!(stopped, Err(ErrorKind::TimedOut), "{query}");
+}
+
+#[test]
+fn time_is_looked_at_while_a_pattern_of_like_is_matched() {
+    stops("SELECT VALUE c.text LIKE @p FROM c", &like("%a%a%b"), "false");
+    stops("SELECT VALUE c.text LIKE (@p || '') FROM c", &like("%a%a%b"), "false");
+    let class: String = ('\u{4e00}'..).take(100_000).collect();
+    stops("SELECT VALUE c.text LIKE @p FROM c", &like(&format!("%[{class}]%")), "false");
+    stops("SELECT VALUE c.text LIKE @p FROM c", &like(&format!("%[{class}a]%a")), "true");
+}
+
+fn like(pattern: &str) -> [(String, Value); 1] {
+    [("@p".to_owned(), Value::from(pattern))]
+}
+
+#[test]
+fn time_is_looked_at_while_objects_are_compared() {
+    stops("SELECT VALUE c.up = c.down FROM c", &[], "true");
+    stops("SELECT VALUE c.up != c.down FROM c", &[], "false");
+    stops("SELECT VALUE c.up IN (c.list, c.down) FROM c", &[], "true");
+    stops("SELECT VALUE ARRAY_CONTAINS([c.up], c.down) FROM c", &[], "true");
+    stops("SELECT VALUE ARRAY_CONTAINS([c.up], c.down, true) FROM c", &[], "true");
+    stops("SELECT VALUE ARRAY_CONTAINS(c.list, {name199: 0}, true) FROM c", &[], "false");
+    stops("SELECT VALUE ARRAY_CONTAINS_ANY([c.up], c.down) FROM c", &[], "true");
+}
+
+/// A select list with very many names takes time in proportion to their number.
+#[test]
+fn many_output_names_take_no_time() {
+    let items: Vec<String> = (0..20_000).map(|number| format!("{number} AS n{number}")).collect();
+    let list = items.join(", ");
+    let query = format!("SELECT VALUE x.n19999 FROM (SELECT {list}, c.few[0] AS n0 FROM c) x");
+    stops(&query, &[], "19999");
+    let rows = ask(&format!("SELECT {list}, 7 AS n1 FROM c"), &[], usize::MAX);
+    let rows = rows.expect("there is time");
+    let object = rows[0].as_object().expect("a list is an object");
+    assert_eq!(object.len(), 20_000);
+    assert_eq!(object.keys().nth(1), Some("n1"));
+    assert_eq!(object.get("n1"), Some(&Value::from(7)));
+}
+
+#[test]
+fn time_is_looked_at_between_the_strings_looked_for() {
+    let wanted: Vec<String> = (0..50).map(|number| format!("'b{number}'")).collect();
+    let wanted = wanted.join(", ");
+    for function in ["CONTAINS_ANY_CS", "CONTAINS_ANY_CI"] {
+        let query = format!("SELECT VALUE {function}(c.text, {wanted}) FROM c");
+        stops(&query, &[], "false");
+    }
+    let wanted = vec!["'a'"; 50].join(", ");
+    for function in ["CONTAINS_ALL_CS", "CONTAINS_ALL_CI"] {
+        let query = format!("SELECT VALUE {function}(c.text, {wanted}) FROM c");
+        stops(&query, &[], "true");
+    }
+}
+
+/// Rows are counted, but so is how much each of them has to go through.
+#[test]
+fn time_is_looked_at_while_few_rows_handle_long_strings() {
+    let check = |expression: &str, expected: &str| {
+        let query = format!("SELECT VALUE COUNT(1) FROM c JOIN x IN c.few WHERE {expression}");
+        stops(&query, &[], expected);
+    };
+    check("CONTAINS(c.text, 'b')", "0");
+    check("LENGTH(c.text) = 100000", "30");
+    check("UPPER(c.text) != c.text", "30");
+    check("REVERSE(c.text) = c.text", "30");
+    check("c.text <= c.text", "30");
+    check("c.text BETWEEN c.text AND c.text", "30");
+    check("LENGTH(c.text || 'b') > 0", "30");
+    check("TRIM(c.text, 'ab') = ''", "30");
+}

@@ -1,7 +1,8 @@
 //! Functions of arrays, sets and objects. Elements are compared with the equality of the language.
 
+use super::Found;
 use crate::Error;
-use crate::compare::{equal, identity, size_bytes};
+use crate::compare::{equal, has_members, identity, size_bytes};
 use crate::evaluate::Context;
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -21,32 +22,36 @@ pub(super) fn concat(context: &Context<'_>, arguments: &[&Value]) -> Result<Opti
     Ok(Some(Value::Array(out)))
 }
 
-pub(super) fn contains(arguments: &[Option<&Value>]) -> Option<Value> {
-    let items = arguments[0]?.as_array()?;
-    let wanted = arguments[1]?;
+pub(super) fn contains(context: &Context<'_>, arguments: &[Option<&Value>]) -> Found {
+    let (Some(Value::Array(items)), Some(wanted)) = (arguments[0], arguments[1]) else {
+        return Ok(None);
+    };
     let partial = match arguments.get(2) {
-        Some(Some(partial)) => partial.as_bool()?,
+        Some(Some(Value::Bool(partial))) => *partial,
+        Some(Some(_)) => return Ok(None),
         Some(None) | None => false,
     };
-    let found = items.iter().any(|item| match (item, wanted) {
-        (Value::Object(item), Value::Object(wanted)) if partial => has_members(item, wanted),
-        _ => equal(item, wanted),
-    });
-    Some(Value::Bool(found))
+    for item in items {
+        context.step()?;
+        let found = match (item, wanted) {
+            (Value::Object(item), Value::Object(wanted)) if partial => {
+                has_members(item, wanted, context)?
+            }
+            _ => equal(item, wanted, context)?,
+        };
+        if found {
+            return Ok(Some(Value::Bool(true)));
+        }
+    }
+    Ok(Some(Value::Bool(false)))
 }
 
-/// Whether an object has every member of another, with an equal value.
-fn has_members(object: &Object, wanted: &Object) -> bool {
-    let has = |(name, wanted)| object.get(name).is_some_and(|value| equal(value, wanted));
-    wanted.iter().all(has)
+pub(super) fn contains_any(context: &Context<'_>, arguments: &[Option<&Value>]) -> Found {
+    decide(context, arguments, true)
 }
 
-pub(super) fn contains_any(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, true)
-}
-
-pub(super) fn contains_all(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, false)
+pub(super) fn contains_all(context: &Context<'_>, arguments: &[Option<&Value>]) -> Found {
+    decide(context, arguments, false)
 }
 
 /// So many values are compared with each other rather than looked up.
@@ -54,31 +59,46 @@ const FEW: usize = 16;
 
 /// Looks for each value; finding, or missing, one decides. Else an undefined value leaves the
 /// answer undefined. Nothing is in an empty array, and that is known without looking.
-fn decide(arguments: &[Option<&Value>], decisive: bool) -> Option<Value> {
-    let items = arguments[0]?.as_array()?;
+fn decide(context: &Context<'_>, arguments: &[Option<&Value>], decisive: bool) -> Found {
+    let Some(Value::Array(items)) = arguments[0] else { return Ok(None) };
     if items.is_empty() {
-        return Some(Value::Bool(false));
+        return Ok(Some(Value::Bool(false)));
     }
     let wanted = &arguments[1..];
     // Many in many: each is looked up, or a query would compare for hours.
-    let many = items.len().min(wanted.len()) > FEW;
-    let known: HashSet<Vec<u8>> =
-        if many { items.iter().map(known_by).collect() } else { HashSet::new() };
-    let is_in = |wanted: &Value| match many {
-        true => known.contains(&known_by(wanted)),
-        false => items.iter().any(|item| equal(item, wanted)),
-    };
-    let mut all_defined = true;
-    for wanted in wanted {
-        match wanted {
-            Some(wanted) if is_in(wanted) == decisive => {
-                return Some(Value::Bool(decisive));
-            }
-            Some(_) => {}
-            None => all_defined = false,
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    if items.len().min(wanted.len()) > FEW {
+        for item in items {
+            context.step()?;
+            known.insert(known_by(item));
         }
     }
-    all_defined.then_some(Value::Bool(!decisive))
+    let mut all_defined = true;
+    for wanted in wanted {
+        context.step()?;
+        let Some(wanted) = wanted else {
+            all_defined = false;
+            continue;
+        };
+        let found = match known.is_empty() {
+            true => has_element(items, wanted, context)?,
+            false => known.contains(&known_by(wanted)),
+        };
+        if found == decisive {
+            return Ok(Some(Value::Bool(decisive)));
+        }
+    }
+    Ok(all_defined.then_some(Value::Bool(!decisive)))
+}
+
+fn has_element(items: &[Value], wanted: &Value, context: &Context<'_>) -> Result<bool, Error> {
+    for item in items {
+        context.step()?;
+        if equal(item, wanted, context)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(super) fn slice(arguments: &[&Value]) -> Option<Value> {
@@ -223,18 +243,23 @@ pub(super) fn document_id(arguments: &[&Value]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, Options};
+    use std::sync::atomic::AtomicU64;
 
     fn numbers(count: usize, first: usize) -> Vec<Value> {
         (first..first + count).map(Value::from).collect()
     }
 
     fn answer(
-        function: fn(&[Option<&Value>]) -> Option<Value>,
+        function: fn(&Context<'_>, &[Option<&Value>]) -> Found,
         items: &Value,
         wanted: &[Value],
     ) -> Option<bool> {
         let arguments: Vec<_> = [items].into_iter().chain(wanted).map(Some).collect();
-        function(&arguments).and_then(|answer| answer.as_bool())
+        let options = Options::new(0, 0, Limits::memory(1 << 20));
+        let random = AtomicU64::new(0);
+        let answer = function(&Context::new(&options, &random), &arguments);
+        answer.expect("there is no deadline").and_then(|answer| answer.as_bool())
     }
 
     /// Few are compared and many are looked up; the answers are the same.

@@ -31,6 +31,9 @@ pub(crate) struct Function {
     pub(crate) body: Body,
 }
 
+/// The answer of a function that can be stopped; `None` is undefined.
+type Found = Result<Option<Value>, Error>;
+
 /// How a function gets its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body {
@@ -44,6 +47,8 @@ pub(crate) enum Body {
     Clocked(fn(&Context<'_>, &[&Value]) -> Option<Value>),
     /// Sees undefined arguments.
     Loose(fn(&[Option<&Value>]) -> Option<Value>),
+    /// Like `Loose`, for functions that compare much with much and have to mind the deadline.
+    Searching(fn(&Context<'_>, &[Option<&Value>]) -> Found),
     /// A function with a pattern, which is compiled once when it is a constant.
     Regex(RegexFunction),
     /// `IIF`, of which only the chosen branch is evaluated.
@@ -124,6 +129,15 @@ const fn loose(
     body: fn(&[Option<&Value>]) -> Option<Value>,
 ) -> Function {
     function(name, &[], arguments_min, arguments_max, Body::Loose(body))
+}
+
+const fn searching(
+    name: &'static str,
+    arguments_min: usize,
+    arguments_max: usize,
+    body: fn(&Context<'_>, &[Option<&Value>]) -> Found,
+) -> Function {
+    function(name, &[], arguments_min, arguments_max, Body::Searching(body))
 }
 
 const fn clocked(
@@ -220,10 +234,10 @@ static FUNCTIONS: &[Function] = &[
     // Strings.
     contextual("CONCAT", 2, ANY, text::concat),
     strict("CONTAINS", 2, 3, text::contains),
-    loose("CONTAINS_ALL_CI", 2, ANY, text::contains_all_ignoring_case),
-    loose("CONTAINS_ALL_CS", 2, ANY, text::contains_all),
-    loose("CONTAINS_ANY_CI", 2, ANY, text::contains_any_ignoring_case),
-    loose("CONTAINS_ANY_CS", 2, ANY, text::contains_any),
+    searching("CONTAINS_ALL_CI", 2, ANY, text::contains_all_ignoring_case),
+    searching("CONTAINS_ALL_CS", 2, ANY, text::contains_all),
+    searching("CONTAINS_ANY_CI", 2, ANY, text::contains_any_ignoring_case),
+    searching("CONTAINS_ANY_CS", 2, ANY, text::contains_any),
     strict("ENDSWITH", 2, 3, text::ends_with),
     strict("INDEX_OF", 2, 3, text::index_of),
     strict("LASTINDEXOF", 2, 3, text::last_index_of).also(&["LAST_INDEX_OF"]),
@@ -262,9 +276,9 @@ static FUNCTIONS: &[Function] = &[
     // Arrays, sets and objects.
     strict("ARRAY_AVG", 1, 1, array::average),
     contextual("ARRAY_CONCAT", 2, ANY, array::concat),
-    loose("ARRAY_CONTAINS", 2, 3, array::contains),
-    loose("ARRAY_CONTAINS_ALL", 2, ANY, array::contains_all),
-    loose("ARRAY_CONTAINS_ANY", 2, ANY, array::contains_any),
+    searching("ARRAY_CONTAINS", 2, 3, array::contains),
+    searching("ARRAY_CONTAINS_ALL", 2, ANY, array::contains_all),
+    searching("ARRAY_CONTAINS_ANY", 2, ANY, array::contains_any),
     strict("ARRAY_LENGTH", 1, 1, array::length),
     strict("ARRAY_MAX", 1, 1, array::max),
     strict("ARRAY_MEDIAN", 1, 1, array::median),

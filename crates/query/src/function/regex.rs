@@ -42,9 +42,10 @@ impl RegexFunction {
         context: &Context<'_>,
     ) -> Result<Option<Value>, Error> {
         let Some(text) = arguments[0].as_str() else { return Ok(None) };
+        // One search can take long, whether it finds something or not.
+        context.check_deadline()?;
         match self {
             RegexFunction::Match => {
-                context.check_deadline()?;
                 let found = regex.is_match(text).map_err(|_| too_many_steps())?;
                 Ok(Some(Value::Bool(found)))
             }

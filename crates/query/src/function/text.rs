@@ -4,8 +4,10 @@
 //! character outside the basic plane would leave half of it, which no string can hold: such a
 //! result is undefined. Case is mapped character by character, the same in every culture.
 
+use super::Found;
 use crate::Error;
 use crate::evaluate::Context;
+use std::borrow::Cow;
 use value::Value;
 
 /// The longest result of `REPLICATE`, in characters.
@@ -131,38 +133,52 @@ pub(super) fn string_equals(arguments: &[&Value]) -> Option<Value> {
     test(arguments, |text, wanted| text == wanted)
 }
 
-pub(super) fn contains_all(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, false, false)
+pub(super) fn contains_all(context: &Context<'_>, arguments: &[Option<&Value>]) -> Found {
+    decide(context, arguments, false, false)
 }
 
-pub(super) fn contains_all_ignoring_case(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, false, true)
+pub(super) fn contains_all_ignoring_case(
+    context: &Context<'_>,
+    arguments: &[Option<&Value>],
+) -> Found {
+    decide(context, arguments, false, true)
 }
 
-pub(super) fn contains_any(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, true, false)
+pub(super) fn contains_any(context: &Context<'_>, arguments: &[Option<&Value>]) -> Found {
+    decide(context, arguments, true, false)
 }
 
-pub(super) fn contains_any_ignoring_case(arguments: &[Option<&Value>]) -> Option<Value> {
-    decide(arguments, true, true)
+pub(super) fn contains_any_ignoring_case(
+    context: &Context<'_>,
+    arguments: &[Option<&Value>],
+) -> Found {
+    decide(context, arguments, true, true)
 }
 
 /// `CONTAINS` of each further argument, joined by `OR` or by `AND`, with their three values.
-fn decide(arguments: &[Option<&Value>], decisive: bool, ignore_case: bool) -> Option<Value> {
-    let text = arguments[0]?.as_str()?;
-    let text = if ignore_case { fold(text) } else { text.to_owned() };
+/// Each of them goes through the whole text, which is counted.
+fn decide(
+    context: &Context<'_>,
+    arguments: &[Option<&Value>],
+    decisive: bool,
+    ignore_case: bool,
+) -> Found {
+    let Some(Value::String(text)) = arguments[0] else { return Ok(None) };
+    let text = if ignore_case { Cow::Owned(fold(text)) } else { Cow::Borrowed(text) };
     let mut all_defined = true;
     for wanted in &arguments[1..] {
         let Some(wanted) = wanted.and_then(Value::as_str) else {
             all_defined = false;
             continue;
         };
+        context.step()?;
+        context.step_bytes(text.len())?;
         let found = if ignore_case { text.contains(&fold(wanted)) } else { text.contains(wanted) };
         if found == decisive {
-            return Some(Value::Bool(decisive));
+            return Ok(Some(Value::Bool(decisive)));
         }
     }
-    all_defined.then_some(Value::Bool(!decisive))
+    Ok(all_defined.then_some(Value::Bool(!decisive)))
 }
 
 // ---- new strings ----
@@ -200,13 +216,19 @@ pub(super) fn reverse(arguments: &[&Value]) -> Option<Value> {
 /// The characters that a trim takes off: those of a given set, else white space.
 fn trimmed(arguments: &[&Value]) -> Option<impl Fn(char) -> bool> {
     let set = match arguments.get(1) {
-        Some(set) => Some(set.as_str()?.to_owned()),
+        Some(set) => Some(sorted(set.as_str()?)),
         None => None,
     };
     Some(move |character: char| match &set {
-        Some(set) => set.contains(character),
+        Some(set) => set.binary_search(&character).is_ok(),
         None => character.is_whitespace(),
     })
+}
+
+fn sorted(set: &str) -> Vec<char> {
+    let mut characters: Vec<char> = set.chars().collect();
+    characters.sort_unstable();
+    characters
 }
 
 pub(super) fn trim(arguments: &[&Value]) -> Option<Value> {
@@ -338,5 +360,12 @@ mod tests {
     fn case_is_mapped_without_a_culture() {
         check(lower, r#"["ΑΣ İ"]"#, "\"ασ İ\"");
         check(upper, r#"["straße"]"#, "\"STRAßE\"");
+    }
+
+    #[test]
+    fn a_set_of_characters_is_trimmed() {
+        check(trim, r#"["zébaéz", "éz"]"#, "\"ba\"");
+        check(trim_start, r#"["zébaéz", "zéz"]"#, "\"baéz\"");
+        check(trim_end, r#"["zébaéz", ""]"#, "\"zébaéz\"");
     }
 }

@@ -184,7 +184,7 @@ impl<P: Snapshot> Asked<'_, P> {
                 let branches = chooser.again(&self.condition, &entry.branches)?;
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
-                Walk::Lookup(lookup)
+                Walk::Lookup(Box::new(lookup))
             }
             Some(_) => return Err(continuation::invalid()),
         };
@@ -360,7 +360,8 @@ impl<P: Snapshot> Asked<'_, P> {
         terms: &Terms<'_>,
         page: &mut PageBuilder,
     ) -> Result<VecDeque<Ranked>> {
-        let mut lowest = Lowest::new(terms.tie, page.wanted().saturating_add(1), SORT_BYTES);
+        let wanted = page.wanted().saturating_add(1);
+        let mut lowest = Lowest::new(terms.tie, wanted, CUT_KEYS_MAX, SORT_BYTES);
         let mut walk = Walk::new(self.reading, choice);
         while let Some(candidate) = walk.next(self.prepared.touched())? {
             page.loaded(&candidate.item);
@@ -602,7 +603,7 @@ fn too_large() -> Error {
 enum Walk<'r, P> {
     Nothing,
     Scan(Scan<'r, P>),
-    Lookup(Lookup<'r, P>),
+    Lookup(Box<Lookup<'r, P>>),
 }
 
 /// A document that may contribute to the answer.
@@ -641,7 +642,8 @@ impl<'r, P: Snapshot> Walk<'r, P> {
             Choice::Nothing => Walk::Nothing,
             Choice::Scan => Walk::Scan(reading.scan(Start::Beginning)),
             Choice::Lookup { branches, also, .. } => {
-                Walk::Lookup(Lookup::new(reading, branches.clone(), also.clone(), None, false))
+                let lookup = Lookup::new(reading, branches.clone(), also.clone(), None, false);
+                Walk::Lookup(Box::new(lookup))
             }
         }
     }

@@ -84,6 +84,7 @@ impl Explanation {
             Way::Scan => format!("all {} documents of the scope are read", self.documents),
             Way::Lookup { indexes, entries, also } => {
                 let count = match entries {
+                    Some(1) => "1 entry".to_owned(),
                     Some(count) => format!("{count} entries"),
                     None => "many entries".to_owned(),
                 };
@@ -164,11 +165,7 @@ pub(crate) fn along_text(along: &Along) -> String {
 /// The paths that a condition speaks of, each once.
 pub(crate) fn paths_of(condition: &Condition, out: &mut Vec<Indexed>) {
     match condition {
-        Condition::Holds { path, .. } => {
-            if !out.contains(path) {
-                out.push(path.clone());
-            }
-        }
+        Condition::Holds { path, .. } if !out.contains(path) => out.push(path.clone()),
         Condition::All(parts) | Condition::Any(parts) => {
             parts.iter().for_each(|part| paths_of(part, out));
         }

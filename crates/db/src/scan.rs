@@ -4,7 +4,8 @@
 //! more than a little. Documents that have expired or were purged are passed over.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -96,6 +97,13 @@ pub(crate) struct Visited {
     pub(crate) item: Item,
 }
 
+/// A range at the version that is read.
+#[derive(Clone)]
+struct Opened<P> {
+    snapshot: P,
+    purged: Arc<HashMap<Vec<u8>, u64>>,
+}
+
 const CHUNK_ITEMS: usize = 256;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
@@ -108,26 +116,36 @@ impl<S: RangeStore> Db<S> {
         parts: Option<&[KeyRange]>,
         session: Option<&Session>,
     ) -> Result<Reading<S::Snapshot>> {
-        let mut opened: HashMap<RangeId, (S::Snapshot, Arc<HashMap<Vec<u8>, u64>>)> =
-            HashMap::new();
+        let mut opened: HashMap<RangeId, Opened<S::Snapshot>> = HashMap::new();
         let mut slices = Vec::new();
         let mut at = Vec::new();
         for Interval { range, from, to, partition, prefix } in intervals(container, scope, parts)? {
-            if !opened.contains_key(&range.storage) {
-                let snapshot = self.store.snapshot(range.storage)?;
-                let lsn = snapshot.lsn();
-                let position = container.position(&range, lsn);
-                if let Some(session) = session {
-                    session.check(&position)?;
+            let Opened { snapshot, purged } = match opened.entry(range.storage) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(unknown) => {
+                    let snapshot = self.store.snapshot(range.storage)?;
+                    let position = container.position(&range, snapshot.lsn());
+                    if let Some(session) = session {
+                        session.check(&position)?;
+                    }
+                    at.push(position);
+                    let may_be_purged = range.purges.may_concern(snapshot.lsn());
+                    let purged = if may_be_purged { purged(&snapshot)? } else { HashMap::new() };
+                    unknown.insert(Opened { snapshot, purged: Arc::new(purged) }).clone()
                 }
-                at.push(position);
-                let purged =
-                    if range.purges.may_concern(lsn) { purged(&snapshot)? } else { HashMap::new() };
-                opened.insert(range.storage, (snapshot, Arc::new(purged)));
-            }
-            let (snapshot, purged) = opened[&range.storage].clone();
+            };
             let counts = OnceCell::new();
             slices.push(Slice { snapshot, range, from, to, partition, prefix, purged, counts });
+        }
+        if at.is_empty() {
+            // Nothing is read, and still the client learns at which version nothing was found.
+            let named = scope.range.as_deref().map(|id| container.range(id)).transpose()?;
+            let range = named.unwrap_or(&container.ranges[0]);
+            let position = container.position(range, self.store.snapshot(range.storage)?.lsn());
+            if let Some(session) = session {
+                session.check(&position)?;
+            }
+            at.push(position);
         }
         let now_s = self.clock.now_s();
         let clock = self.clock.clone();

@@ -318,7 +318,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
                 break;
             };
             self.visited += 1;
-            if self.visited % ENTRIES_BETWEEN_CHECKS == 0 {
+            if self.visited.is_multiple_of(ENTRIES_BETWEEN_CHECKS) {
                 self.reading.check_deadline()?;
             }
             let parsed = entry::parse(&key, &SINGLE).ok_or_else(|| corrupt("index entry"))?;

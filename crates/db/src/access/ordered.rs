@@ -363,7 +363,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             return Ok(());
         };
         self.visited += 1;
-        if self.visited % ENTRIES_BETWEEN_CHECKS == 0 {
+        if self.visited.is_multiple_of(ENTRIES_BETWEEN_CHECKS) {
             self.reading.check_deadline()?;
         }
         let parsed =
@@ -575,10 +575,16 @@ impl<'r, P: Snapshot> Places<'r, P> {
 }
 
 /// The documents with the lowest ranks of those that it is shown.
+///
+/// A page can be cut behind short sort keys only, so only documents with short keys count towards
+/// the number that is wanted: those with long ones in between are kept on top of it.
 pub(crate) struct Lowest {
     heap: BinaryHeap<Held>,
     tie: Tie,
+    /// How many documents with short keys are kept.
     count_max: usize,
+    count: usize,
+    keys_max: usize,
     bytes: usize,
     bytes_max: usize,
 }
@@ -609,25 +615,32 @@ impl Ord for Held {
 }
 
 impl Lowest {
-    pub(crate) fn new(tie: Tie, count_max: usize, bytes_max: usize) -> Self {
-        Lowest { heap: BinaryHeap::new(), tie, count_max, bytes: 0, bytes_max }
+    pub(crate) fn new(tie: Tie, count_max: usize, keys_max: usize, bytes_max: usize) -> Self {
+        let heap = BinaryHeap::new();
+        Lowest { heap, tie, count_max, count: 0, keys_max, bytes: 0, bytes_max }
     }
 
     /// Whether a document of this rank would be among them.
     pub(crate) fn takes(&self, rank: &Rank) -> bool {
-        let highest = self.heap.peek().filter(|_| self.heap.len() >= self.count_max);
+        let highest = self.heap.peek().filter(|_| self.count >= self.count_max);
         highest.is_none_or(|highest| rank.compare(&highest.ranked.rank, self.tie).is_lt())
     }
 
     pub(crate) fn push(&mut self, ranked: Ranked) -> Result<()> {
         self.bytes += weight(&ranked);
+        self.count += usize::from(self.is_short(&ranked));
         self.heap.push(Held { ranked, tie: self.tie });
-        if self.heap.len() > self.count_max
+        while self.count > self.count_max
             && let Some(highest) = self.heap.pop()
         {
             self.bytes -= weight(&highest.ranked);
+            self.count -= usize::from(self.is_short(&highest.ranked));
         }
         if self.bytes > self.bytes_max { Err(too_much_to_sort()) } else { Ok(()) }
+    }
+
+    fn is_short(&self, ranked: &Ranked) -> bool {
+        ranked.rank.keys.len() <= self.keys_max
     }
 
     /// By ascending rank.

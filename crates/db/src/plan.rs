@@ -61,6 +61,7 @@ impl<S: RangeStore> Db<S> {
         });
         options.computed_properties = computed.collect();
         options.functions = scripts::functions(container, &query.text, 0, Arc::new(|| false));
+        options.geospatial = container.policies.geospatial;
         let (text, parameters) = (&query.text, &query.parameters);
         let plan = query::plan_for_clients(text, parameters, &options, &plan_options)
             .map_err(|error| Error::bad_request(error.message()))?;

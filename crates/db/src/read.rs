@@ -20,7 +20,7 @@ use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::documents::{Failure, FeedPage, PAGE_ITEMS, Page};
 use crate::plan::ResumeFilter;
-use crate::policy::{CompositePath, Geospatial, IndexingMode, Order, Segment, Step};
+use crate::policy::{CompositePath, IndexingMode, Order, Segment, Step};
 use crate::resource::Resource;
 use crate::scan::{READING_MS, Scope};
 use crate::session::Session;
@@ -132,7 +132,12 @@ impl<S: RangeStore> Db<S> {
         }
         let definition = &container.policies.partition_key;
         let parts = match &scope.key {
-            None => Some(routing::ranges(definition, &query.text, &query.parameters)),
+            None => Some(routing::ranges(
+                definition,
+                &query.text,
+                &query.parameters,
+                container.policies.geospatial,
+            )),
             Some(_) => None,
         };
         // A query whose filter names its one partition crosses none, and neither does one over a
@@ -208,7 +213,6 @@ pub(crate) fn prepare(
     let is_expired = limits.is_expired.clone();
     let mut options = query::Options::new(now_ticks, now_ms, limits);
     if let Some(container) = container {
-        check_geometry(container, &query.text)?;
         let computed = container.policies.computed.iter().map(|property| query::ComputedProperty {
             name: property.name.clone(),
             query: property.query.clone(),
@@ -216,6 +220,7 @@ pub(crate) fn prepare(
         options.computed_properties = computed.collect();
         options.composite_indexes = Some(composite_indexes(container));
         options.functions = scripts::functions(container, &query.text, now_ms, is_expired);
+        options.geospatial = container.policies.geospatial;
     }
     let prepared = query::prepare(&query.text, &query.parameters, &options).map_err(refused)?;
     if let Some(container) = container {
@@ -265,16 +270,4 @@ fn check_order(container: &Container, prepared: &query::Prepared) -> Result<()> 
     Err(Error::bad_request(
         "The index path corresponding to the specified order-by item is excluded.",
     ))
-}
-
-/// Spatial functions compute on the ellipsoid; on a container whose points lie in a plane they would
-/// give wrong answers.
-fn check_geometry(container: &Container, text: &str) -> Result<()> {
-    let spatial = text.as_bytes().windows(3).any(|word| word.eq_ignore_ascii_case(b"ST_"));
-    if container.policies.geospatial == Geospatial::Geometry && spatial {
-        return Err(Error::bad_request(
-            "spatial functions are not served for containers with geospatialConfig 'Geometry' yet",
-        ));
-    }
-    Ok(())
 }

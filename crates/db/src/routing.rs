@@ -5,7 +5,7 @@
 //! What a filter says is derived by [`query::reach`], for plans and for the query route alike; here
 //! keys become places in the hash space.
 
-use query::Reach;
+use query::{Geospatial, Reach};
 use value::{EpkRange, PartitionKey, PartitionKeyDefinition, PartitionKind, Value};
 
 /// A part of a container.
@@ -27,9 +27,10 @@ pub(crate) fn ranges(
     definition: &PartitionKeyDefinition,
     text: &str,
     parameters: &[(String, Value)],
+    geospatial: Geospatial,
 ) -> Vec<KeyRange> {
     let reach = match sql::parse(text) {
-        Ok(query) => query::reach(&query, parameters, definition),
+        Ok(query) => query::reach(&query, parameters, definition, geospatial),
         Err(_) => Reach::All,
     };
     key_ranges(definition, &reach)
@@ -78,7 +79,7 @@ mod tests {
     }
 
     fn check(paths: &[&str], text: &str, expected: Option<&str>) {
-        let ranges = ranges(&definition(paths), text, &parameters());
+        let ranges = ranges(&definition(paths), text, &parameters(), Geospatial::Geography);
         let key = match &ranges[..] {
             [KeyRange { key: Some(key), is_partition: true, .. }] => Some(key.to_string()),
             _ => None,
@@ -88,7 +89,7 @@ mod tests {
 
     fn check_ranges(paths: &[&str], filter: &str, expected: &[&str]) {
         let text = format!("SELECT * FROM c WHERE {filter}");
-        let ranges = ranges(&definition(paths), &text, &parameters());
+        let ranges = ranges(&definition(paths), &text, &parameters(), Geospatial::Geography);
         assert!(ranges.is_sorted_by(|left, right| left.epk.max <= right.epk.min), "{filter}");
         let mut keys: Vec<String> = ranges
             .iter()

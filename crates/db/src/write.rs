@@ -124,7 +124,9 @@ pub(crate) fn prepare(
             (Action::Replace { target: target(container, address), id, body }, key)
         }
         Write::Patch { address, patch } => {
-            let condition = patch.condition.as_deref().map(query::condition).transpose();
+            let geospatial = container.policies.geospatial;
+            let read = |text: &str| query::condition(text, geospatial);
+            let condition = patch.condition.as_deref().map(read).transpose();
             let condition = condition.map_err(|error| Error::bad_request(error.message()))?;
             let target = target(container, address);
             let condition = condition.map(Box::new);

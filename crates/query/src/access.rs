@@ -14,6 +14,7 @@ mod touched;
 
 use std::ops::Bound;
 
+use crate::Geospatial;
 use crate::plan::{Plan, Scalar};
 use value::Value;
 
@@ -91,7 +92,7 @@ pub enum Condition {
         path: Vec<PathSegment>,
         /// The other shape, as GeoJSON.
         shape: Value,
-        /// How far apart they may be, in metres (or units of the plane); zero when they must meet.
+        /// How far apart they may be, in metres; zero when they must meet.
         distance: f64,
     },
     /// All of these.
@@ -124,8 +125,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn of(plan: &Plan) -> Access {
-        let (condition, is_exact) = condition::condition(plan);
+    pub(crate) fn of(plan: &Plan, geospatial: Geospatial) -> Access {
+        let (condition, is_exact) = condition::condition(plan, geospatial);
         Access {
             condition,
             is_exact,

@@ -10,7 +10,7 @@ use crate::function::regex::compile;
 use crate::function::{Body, Function};
 use crate::like::Pattern;
 use crate::plan::{Like, LikePattern, Plan, RegexCall, RegexPattern, Scalar};
-use crate::{Error, Functions, Limits, Options};
+use crate::{Error, Functions, Geospatial, Limits, Options};
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -56,6 +56,7 @@ pub(crate) struct Context<'c> {
     random: &'c AtomicU64,
     limits: &'c Limits,
     functions: Option<&'c dyn Functions>,
+    geospatial: Geospatial,
     /// Bytes of values made for the current document.
     made: Cell<usize>,
     /// Bytes of values kept until the query ends.
@@ -100,6 +101,7 @@ impl<'c> Context<'c> {
             random,
             limits: &options.limits,
             functions: options.functions.as_deref(),
+            geospatial: options.geospatial,
             made: Cell::new(0),
             kept: Cell::new(0),
             steps: Cell::new(0),
@@ -171,6 +173,11 @@ impl<'c> Context<'c> {
     /// The time of the query, in units of 100 ns since 1970.
     pub(crate) fn now_ticks(&self) -> i64 {
         self.now_ticks
+    }
+
+    /// Where shapes lie.
+    pub(crate) fn geospatial(&self) -> Geospatial {
+        self.geospatial
     }
 
     /// The next random number in `[0, 1)`: SplitMix64 over a counter.

@@ -31,5 +31,6 @@ pub use distribute::{
     reach,
 };
 pub use error::{Error, ErrorKind, RunError};
-pub use options::{CompositeKey, ComputedProperty, Functions, Limits, Options};
+pub use function::spatial::{Position, Shape};
+pub use options::{CompositeKey, ComputedProperty, Functions, Geospatial, Limits, Options};
 pub use prepared::{Computed, CountShape, Predicate, Prepared, RowKey, condition, prepare};

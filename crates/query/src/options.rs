@@ -21,10 +21,22 @@ pub struct Options {
     /// The container's composite indexes. `ORDER BY` with several keys is refused when none of
     /// them serves it; `None` accepts any keys.
     pub composite_indexes: Option<Vec<Vec<CompositeKey>>>,
+    /// Where the container's shapes lie.
+    pub geospatial: Geospatial,
+}
+
+/// Where the positions of shapes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Geospatial {
+    /// On the globe: degrees of longitude and latitude.
+    Geography,
+    /// In a plane.
+    Geometry,
 }
 
 impl Options {
-    /// Options for a query at that time, without functions, computed properties and index checks.
+    /// Options for a query at that time, without functions, computed properties and index checks,
+    /// with shapes on the globe.
     pub fn new(now_ticks: i64, seed: u64, limits: Limits) -> Options {
         Options {
             now_ticks,
@@ -33,6 +45,7 @@ impl Options {
             functions: None,
             computed_properties: Vec::new(),
             composite_indexes: None,
+            geospatial: Geospatial::Geography,
         }
     }
 }

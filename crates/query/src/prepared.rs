@@ -13,7 +13,7 @@ use crate::compare::{identity, size_bytes};
 use crate::evaluate::{Content, Context, Frame, evaluate, is_true};
 use crate::execute::{Emit, Execution, descend};
 use crate::plan::{Origin, Plan, Scalar, Source};
-use crate::{Condition, Error, Limits, Options, OrderBy, RunError, Touched};
+use crate::{Condition, Error, Geospatial, Limits, Options, OrderBy, RunError, Touched};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -72,7 +72,7 @@ impl Prepared {
                 Origin::Subquery(_) => false,
             });
         let random = AtomicU64::new(options.seed);
-        let access = Access::of(&plan);
+        let access = Access::of(&plan, options.geospatial);
         Prepared { plan, options, random, access, advice, is_stored }
     }
 
@@ -403,13 +403,18 @@ fn spell_out(value: &mut Value) {
 /// How much memory a condition may use; it looks at one document.
 const CONDITION_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The surroundings of what looks at one document, at no particular time.
+fn one_document(geospatial: Geospatial) -> Options {
+    Options { geospatial, ..Options::new(0, 0, Limits::memory(CONDITION_BYTES_MAX)) }
+}
+
 /// The condition of a conditional patch: `FROM c WHERE …`.
 pub struct Predicate(Prepared);
 
 /// Reads and binds the condition of a conditional patch.
-pub fn condition(text: &str) -> Result<Predicate, Error> {
+pub fn condition(text: &str, geospatial: Geospatial) -> Result<Predicate, Error> {
     let condition = sql::parse_condition(text)?;
-    let options = Options::new(0, 0, Limits::memory(CONDITION_BYTES_MAX));
+    let options = one_document(geospatial);
     let plan = bind_condition(text, &condition, &options)?;
     Ok(Predicate(Prepared::new(plan, options, Vec::new())))
 }
@@ -433,7 +438,8 @@ pub struct Computed {
 impl Computed {
     /// Reads and binds the query of a computed property.
     pub fn new(text: &str) -> Result<Computed, Error> {
-        let options = Options::new(0, 0, Limits::memory(CONDITION_BYTES_MAX));
+        // Computed properties have no spatial functions.
+        let options = one_document(Geospatial::Geography);
         let scalar = bind_computed(text, &options)?;
         Ok(Computed { scalar, options, random: AtomicU64::new(0) })
     }

@@ -3,7 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "documents that cannot be read are failed tests")]
 
-use query::{Error, ErrorKind, Functions, Limits, Options, Prepared, RunError, condition, prepare};
+use query::{
+    Error, ErrorKind, Functions, Geospatial, Limits, Options, Prepared, RunError, condition,
+    prepare,
+};
 use std::convert::Infallible;
 use std::sync::Arc;
 use value::Value;
@@ -266,15 +269,17 @@ fn long_lists_answer_as_short_ones() {
 
 #[test]
 fn a_condition_is_true_or_it_is_not() {
-    let holds = |text: &str, document: &str| condition(text).unwrap().holds(&value(document));
+    let holds = |text: &str, document: &str| {
+        condition(text, Geospatial::Geography).unwrap().holds(&value(document))
+    };
     assert!(holds("from c where c.a = 1", r#"{"a":1}"#));
     assert!(!holds("from c where c.a = 1", r#"{"a":2}"#));
     assert!(!holds("FROM x WHERE x.a", r#"{"a":1}"#));
     assert!(!holds("FROM x WHERE x.missing = 1", r#"{"a":1}"#));
     assert!(holds("FROM root r WHERE NOT IS_DEFINED(r.b)", r#"{"a":1}"#));
-    assert!(condition("SELECT * FROM c").is_err());
-    assert!(condition("FROM c WHERE d.a = 1").is_err());
-    assert!(condition("FROM c WHERE GETCURRENTTIMESTAMP() > 0").is_err());
+    assert!(condition("SELECT * FROM c", Geospatial::Geography).is_err());
+    assert!(condition("FROM c WHERE d.a = 1", Geospatial::Geography).is_err());
+    assert!(condition("FROM c WHERE GETCURRENTTIMESTAMP() > 0", Geospatial::Geography).is_err());
 }
 
 struct Doubling;

@@ -5,7 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a corpus that cannot be read is a failed test")]
 
-use query::{Distinct, Features, Limits, Options, PlanOptions, QueryPlan, Reach, plan_for_clients};
+use query::{
+    Distinct, Features, Geospatial, Limits, Options, PlanOptions, QueryPlan, Reach,
+    plan_for_clients,
+};
 use std::fs;
 use std::path::Path;
 use value::{Component, PartitionKey, PartitionKeyDefinition, PartitionKind, Value};
@@ -19,8 +22,6 @@ const EXCEPTED: &[(&str, &str)] = &[
     ("rangepartitionkey-6", "no container can be partitioned by ranges of values"),
     ("rangepartitionkey-9", "no container can be partitioned by ranges of values"),
     ("rangepartitionkey-10", "no container can be partitioned by ranges of values"),
-    ("spatial-2", "constants are measured on the ellipsoid; flat containers are refused before"),
-    ("spatial-14", "constants are measured on the ellipsoid; flat containers are refused before"),
 ];
 
 #[test]
@@ -54,7 +55,10 @@ fn plans_are_those_of_the_service() {
 fn check(case: &Value) -> Result<(), String> {
     let query = case.get("query").and_then(Value::as_str).unwrap();
     let definition = definition(case)?;
-    let options = Options::new(17_673_242_450_000_000, 3, Limits::memory(8 << 20));
+    let mut options = Options::new(17_673_242_450_000_000, 3, Limits::memory(8 << 20));
+    if case.get("in_GeospatialType").and_then(Value::as_str) == Some("Geometry") {
+        options.geospatial = Geospatial::Geometry;
+    }
     let plan_options = PlanOptions {
         partition_key: &definition,
         key: None,

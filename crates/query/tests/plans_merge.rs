@@ -6,8 +6,8 @@
 
 use proptest::prelude::*;
 use query::{
-    Distinct, Features, Limits, Merge, Options, PlanOptions, QueryPlan, Reach, plan_for_clients,
-    prepare, reach,
+    Distinct, Features, Geospatial, Limits, Merge, Options, PlanOptions, QueryPlan, Reach,
+    plan_for_clients, prepare, reach,
 };
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -523,7 +523,7 @@ proptest! {
             (&["/k", "/o/k"], PartitionKind::MultiHash),
         ] {
             let definition = definition(paths, kind);
-            let reach = reach(&query, &parameters, &definition);
+            let reach = reach(&query, &parameters, &definition, Geospatial::Geography);
             if let Reach::Keys(keys) = &reach {
                 prop_assert!(keys.is_sorted());
                 let overlap = keys.windows(2).any(|pair| pair[1].0.starts_with(&pair[0].0));
@@ -545,7 +545,7 @@ fn long_filters_are_derived_in_reasonable_time() {
     let keys = definition(&["/k", "/o/k"], PartitionKind::MultiHash);
     let derived = |filter: String| {
         let query = sql::parse(&format!("SELECT * FROM c WHERE {filter}")).unwrap();
-        reach(&query, &[], &keys)
+        reach(&query, &[], &keys, Geospatial::Geography)
     };
     let chain: Vec<String> = (0..3_000).map(|at| format!("c.k = {at}")).collect();
     assert!(matches!(derived(chain.join(" OR ")), Reach::Keys(keys) if keys.len() == 3_000));

@@ -1,17 +1,9 @@
 //! Whether the coordinates of a container lie on the globe or in a plane.
 
+use query::Geospatial;
 use value::{Object, Value};
 
 use super::{PolicyError, member};
-
-/// The meaning of coordinates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Geospatial {
-    /// Degrees of longitude and latitude.
-    Geography,
-    /// Points of a plane.
-    Geometry,
-}
 
 /// Checks and completes `geospatialConfig`.
 pub(super) fn check(body: &Object) -> Result<(Geospatial, Value), PolicyError> {

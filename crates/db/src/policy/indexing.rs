@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 
+use query::Geospatial;
 use value::{Object, Value};
 
 use super::full_text::{self, FullTextPolicy};
-use super::geospatial::Geospatial;
 use super::index_path::{self, IndexPath, Segment};
 use super::rules::{Rules, Step, Walk};
 use super::spatial::{self, SpatialIndex};

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use query::Geospatial;
 use value::{Object, Value};
 
-use super::geospatial::Geospatial;
 use super::index_path::{IndexPath, Segment};
 use super::{PolicyError, member};
 

@@ -4,7 +4,7 @@ use db::{Kind, Page, QueryText, Scope};
 use storage::InMemory;
 use value::{Epk, EpkRange, PartitionKey, Value};
 
-use crate::support::{BY_PK, Documents, by_pk_with, create};
+use crate::support::{BY_PK, Documents, create};
 
 fn query(text: &str) -> QueryText {
     QueryText { text: text.to_owned(), ..Default::default() }
@@ -214,14 +214,4 @@ async fn a_token_is_bound_to_its_query() {
     let other = query("SELECT c.id FROM c");
     let error = documents.db.query(&documents.container, &other, &everywhere(), &page, None);
     assert_eq!(error.unwrap_err().error.kind, Kind::BadRequest);
-}
-
-#[tokio::test]
-async fn spatial_functions_are_refused_where_points_lie_in_a_plane() {
-    let plane = Documents::new(&by_pk_with(r#""geospatialConfig":{"type":"Geometry"}"#)).await;
-    let text = "SELECT * FROM c WHERE ST_DISTANCE(c.a, c.b) < 1";
-    let error = rows(&plane, text, &everywhere(), None).unwrap_err();
-    assert!(error.message.contains("Geometry"), "{error}");
-    let globe = Documents::new(BY_PK).await;
-    assert_eq!(rows(&globe, text, &everywhere(), None), Ok(Vec::new()));
 }

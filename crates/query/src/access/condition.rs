@@ -7,10 +7,12 @@
 //! A row is made of one value per source. Where the value of a source is a place in the document,
 //! its frame holds that place, and what is said about the row is said about the document.
 
+use crate::Geospatial;
 use crate::access::claim::{Claim, Known, Place, Step};
 use crate::access::span::kind_of;
 use crate::access::{Condition, ScalarKind, Span};
-use crate::function::{Body, Function, is_geometry};
+use crate::function::spatial::Shape;
+use crate::function::{Body, Function};
 use crate::like::Rest;
 use crate::plan::{LikePattern, Origin, PathStep, Plan, Scalar, Source};
 use sql::{BinaryOperator, SubqueryKind, UnaryOperator};
@@ -19,8 +21,8 @@ use value::{Object, Value};
 
 /// What must hold of a document that contributes to the results of a plan, and whether that is
 /// also all that its filter asks.
-pub(super) fn condition(plan: &Plan) -> (Condition, bool) {
-    let mut reader = Reader { frames: Vec::new(), rows: 0, steps_left: STEPS_MAX };
+pub(super) fn condition(plan: &Plan, geospatial: Geospatial) -> (Condition, bool) {
+    let mut reader = Reader { frames: Vec::new(), rows: 0, steps_left: STEPS_MAX, geospatial };
     let known = reader.rows_of(plan).0;
     let is_whole_document = matches!(
         &plan.sources[..],
@@ -49,6 +51,7 @@ struct Reader<'p> {
     /// How many rows were numbered.
     rows: usize,
     steps_left: usize,
+    geospatial: Geospatial,
 }
 
 impl<'p> Reader<'p> {
@@ -463,6 +466,11 @@ impl<'p> Reader<'p> {
         equals(element, wanted)
     }
 
+    /// Whether a value is a shape, and not one of the plane, where there are no indexes to ask.
+    fn is_on_globe(&self, value: &Value) -> bool {
+        self.geospatial == Geospatial::Geography && Shape::read(value, self.geospatial).is_some()
+    }
+
     /// One of two shapes is constant, and the other is no farther away.
     fn near(&mut self, left: &Scalar, right: &Scalar, distance: f64) -> Known {
         let (place, shape) = match (left.as_constant(), right.as_constant()) {
@@ -474,7 +482,7 @@ impl<'p> Reader<'p> {
             return Known::never();
         }
         match place {
-            Some(Place::Path(steps)) if distance.is_finite() && is_geometry(shape) => {
+            Some(Place::Path(steps)) if distance.is_finite() && self.is_on_globe(shape) => {
                 Known::necessary(Claim::Near(steps, shape.clone(), distance))
             }
             _ => Known::unknown(),

@@ -22,7 +22,7 @@ pub use reach::{Reach, reach};
 use crate::aggregate::AggregateKind;
 use crate::bind::bind;
 use crate::plan::{Origin, Plan};
-use crate::{Error, Options};
+use crate::{Error, Geospatial, Options};
 use sql::{Query, Selection};
 use value::{PartitionKey, PartitionKeyDefinition, Value};
 
@@ -130,7 +130,7 @@ pub fn plan_for_clients(
     let query = sql::parse(text)?;
     let bound = bind(text, &query, parameters, options)?;
     let has_select_value = matches!(query.selection, Selection::Value(_));
-    let reach = reach_of_request(&query, &bound, parameters, plan_options);
+    let reach = reach_of_request(&query, &bound, parameters, options.geospatial, plan_options);
     // Rows that no document contributes to are the same on every range, and one must give them.
     if !bound.reads_container() {
         return Ok(QueryPlan { has_select_value, reach, ..QueryPlan::default() });
@@ -170,6 +170,7 @@ fn reach_of_request(
     query: &Query,
     bound: &Plan,
     parameters: &[(String, Value)],
+    geospatial: Geospatial,
     plan_options: &PlanOptions<'_>,
 ) -> Reach {
     match plan_options.key {
@@ -179,7 +180,7 @@ fn reach_of_request(
         }
         Some(_) => Reach::All,
         None if !bound.reads_container() => Reach::Nothing,
-        None => reach(query, parameters, plan_options.partition_key),
+        None => reach(query, parameters, plan_options.partition_key, geospatial),
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::aggregate::AggregateKind;
 use crate::function::{self, Body};
-use crate::{Limits, Options, RunError, prepare};
+use crate::{Geospatial, Limits, Options, RunError, prepare};
 use sql::{BinaryOperator, Collection, Expr, ExprKind, Query, Step, UnaryOperator};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -57,12 +57,13 @@ pub fn reach(
     query: &Query,
     parameters: &[(String, Value)],
     definition: &PartitionKeyDefinition,
+    geospatial: Geospatial,
 ) -> Reach {
     let (Some(filter), Some((alias, steps))) = (&query.filter, root_of(query)) else {
         return Reach::All;
     };
     let paths = definition.paths.iter().map(|path| path.segments()).collect();
-    let mut deriver = Deriver { alias, steps, paths, parameters, evaluations: 0 };
+    let mut deriver = Deriver { alias, steps, paths, parameters, geospatial, evaluations: 0 };
     match deriver.condition(filter) {
         Region::Any => Reach::All,
         Region::Boxes(boxes) if boxes.is_empty() => Reach::Nothing,
@@ -194,6 +195,7 @@ struct Deriver<'q> {
     steps: Vec<&'q str>,
     paths: Vec<&'q [String]>,
     parameters: &'q [(String, Value)],
+    geospatial: Geospatial,
     evaluations: usize,
 }
 
@@ -396,7 +398,8 @@ impl Deriver<'_> {
             return None;
         }
         self.evaluations += 1;
-        let options = Options::new(0, 0, Limits::memory(CONSTANT_BYTES_MAX));
+        let limits = Limits::memory(CONSTANT_BYTES_MAX);
+        let options = Options { geospatial: self.geospatial, ..Options::new(0, 0, limits) };
         let prepared = prepare(&format!("SELECT VALUE {expr}"), self.parameters, &options).ok()?;
         let rows: Result<Vec<Value>, RunError<Infallible>> = prepared.run([]);
         Some(rows.ok()?.pop())

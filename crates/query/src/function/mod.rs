@@ -10,7 +10,7 @@ mod datetime;
 mod integer;
 mod math;
 pub(crate) mod regex;
-mod spatial;
+pub(crate) mod spatial;
 mod text;
 mod types;
 
@@ -41,7 +41,8 @@ pub(crate) enum Body {
     Number(fn(f64) -> f64),
     /// Only asked when all arguments are defined.
     Strict(fn(&[&Value]) -> Option<Value>),
-    /// Like `Strict`, for functions whose result may be much larger than their arguments.
+    /// Like `Strict`, for functions whose result may be much larger than their arguments, or that
+    /// take long, or that depend on the container.
     Contextual(fn(&Context<'_>, &[&Value]) -> Result<Option<Value>, Error>),
     /// Like `Strict`, for functions of time and chance.
     Clocked(fn(&Context<'_>, &[&Value]) -> Option<Value>),
@@ -72,11 +73,6 @@ pub(crate) fn named(name: &str) -> Option<&'static Function> {
 pub(crate) fn is_unsupported(name: &str) -> bool {
     UNSUPPORTED.iter().any(|unsupported| unsupported.eq_ignore_ascii_case(name))
         || is_rank_function(name)
-}
-
-/// Whether a value is a shape, as GeoJSON.
-pub(crate) fn is_geometry(value: &Value) -> bool {
-    spatial::is_geometry(value)
 }
 
 /// Whether a name is a scoring function of `ORDER BY RANK`.
@@ -292,11 +288,11 @@ static FUNCTIONS: &[Function] = &[
     strict("SETINTERSECT", 2, 2, array::set_intersect).also(&["SET_INTERSECT"]),
     strict("SETUNION", 2, 2, array::set_union).also(&["SET_UNION"]),
     // Spatial.
-    strict("ST_AREA", 1, 1, spatial::area),
+    contextual("ST_AREA", 1, 1, spatial::area),
     contextual("ST_DISTANCE", 2, 2, spatial::distance),
     contextual("ST_INTERSECTS", 2, 2, spatial::intersects),
-    strict("ST_ISVALID", 1, 1, spatial::is_valid),
-    strict("ST_ISVALIDDETAILED", 1, 1, spatial::is_valid_detailed),
+    contextual("ST_ISVALID", 1, 1, spatial::is_valid),
+    contextual("ST_ISVALIDDETAILED", 1, 1, spatial::is_valid_detailed),
     contextual("ST_WITHIN", 2, 2, spatial::within),
     // Date and time.
     clocked("AGO", 2, 2, datetime::ago),

@@ -1,119 +1,108 @@
-//! GeoJSON values as geometries on the earth.
+//! Shapes as lines and areas of a surface: the globe or the plane.
+//!
+//! What an edge is, and on which side of a ring a place lies, is a matter of the surface; how a
+//! polygon is made of rings and what meets what is not.
 
-use super::ellipsoid::{area, area_of_earth, direction};
-use super::sphere::{Arc, Ring, Side, Vector};
-use value::Value;
+use super::shape::{Position, Shape};
 
-/// How many positions a polygon may have, as documented by the service.
-const POSITIONS_MAX: usize = 4096;
+/// On which side of a boundary a place lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Inside,
+    Boundary,
+    Outside,
+}
 
-/// The service's words for a latitude out of range.
-const LATITUDE: &str = "Latitude values must be between -90 and 90 degrees.";
-const LONGITUDE: &str = "Longitude values must be between -180 and 180 degrees.";
+/// The straight way between two places of a surface.
+///
+/// Rings are lists of places, the first one again at the end.
+pub(super) trait Edge: Copy {
+    /// A place of the surface.
+    type Place: Copy + PartialEq;
 
-/// A geometry that the functions understand.
+    /// The place at a position.
+    fn place(position: Position) -> Self::Place;
+
+    /// How far apart two places are.
+    fn between(start: Self::Place, end: Self::Place) -> f64;
+
+    fn new(start: Self::Place, end: Self::Place) -> Self;
+
+    fn ends(self) -> [Self::Place; 2];
+
+    /// The place at a fraction of the way.
+    fn at(self, fraction: f64) -> Self::Place;
+
+    /// Roughly how far a place is from the nearest of the edge: to three percent, in any unit.
+    fn nearness(self, place: Self::Place) -> f64;
+
+    /// How far a place is from the nearest of the edge.
+    fn distance(self, place: Self::Place) -> f64;
+
+    /// Whether a place lies on the edge.
+    fn touches(self, place: Self::Place) -> bool;
+
+    /// Whether two edges cross in a point that is no end of either.
+    fn crosses(self, other: Self) -> bool;
+
+    /// On which side of a ring a place lies.
+    fn side(ring: &[Self::Place], place: Self::Place) -> Side;
+
+    /// The area that a ring encloses.
+    fn area(ring: &[Self::Place]) -> f64;
+
+    /// A ring turned so that what it encloses is the hole that is meant.
+    fn hole(ring: Vec<Self::Place>) -> Vec<Self::Place> {
+        ring
+    }
+
+    /// Whether two edges have a point in common.
+    fn meets(self, other: Self) -> bool {
+        self.crosses(other)
+            || other.ends().into_iter().any(|end| self.touches(end))
+            || self.ends().into_iter().any(|end| other.touches(end))
+    }
+}
+
+/// The edges of a line or ring.
+pub(super) fn edges<E: Edge>(places: &[E::Place]) -> impl Iterator<Item = E> {
+    places.windows(2).map(|ends| E::new(ends[0], ends[1]))
+}
+
+/// A shape on a surface.
 #[derive(Clone, Debug)]
-pub(super) enum Geometry {
-    Point(Vector),
-    Line(Vec<Vector>),
+pub(super) enum Geometry<E: Edge> {
+    Point(E::Place),
+    Line(Vec<E::Place>),
     /// One polygon, or several.
-    Polygons(Vec<Polygon>),
+    Polygons(Vec<Polygon<E>>),
 }
 
 /// A polygon: what lies inside one ring and outside others.
 #[derive(Clone, Debug)]
-pub(super) struct Polygon {
-    exterior: Ring,
-    /// Turned so that their inside is the hole.
-    holes: Vec<Ring>,
+pub(super) struct Polygon<E: Edge> {
+    exterior: Vec<E::Place>,
+    holes: Vec<Vec<E::Place>>,
 }
 
-/// Why a value is no valid geometry.
-pub(super) type Reason = &'static str;
-
-/// Reads a GeoJSON value.
-pub(super) fn read(value: &Value) -> Result<Geometry, Reason> {
-    let coordinates = value.get("coordinates").ok_or("The value has no coordinates.")?;
-    match value.get("type").and_then(Value::as_str) {
-        Some("Point") => Ok(Geometry::Point(position(coordinates)?)),
-        Some("LineString") => line(coordinates).map(Geometry::Line),
-        Some("Polygon") => Ok(Geometry::Polygons(vec![polygon(coordinates)?])),
-        Some("MultiPolygon") => {
-            let polygons = list(coordinates)?.iter().map(polygon).collect::<Result<Vec<_>, _>>()?;
-            match polygons.is_empty() {
-                true => Err("A MultiPolygon must have at least one polygon."),
-                false => Ok(Geometry::Polygons(polygons)),
-            }
-        }
-        _ => Err("The type must be Point, LineString, Polygon or MultiPolygon."),
+impl<E: Edge> Polygon<E> {
+    fn new(rings: &[Vec<Position>]) -> Polygon<E> {
+        let mut rings = rings.iter().map(|ring| places::<E>(ring));
+        let exterior = rings.next().expect("a shape has no polygons without rings");
+        Polygon { exterior, holes: rings.map(E::hole).collect() }
     }
-}
 
-fn list(value: &Value) -> Result<&[Value], Reason> {
-    value.as_array().ok_or("Coordinates must be arrays.")
-}
-
-fn position(value: &Value) -> Result<Vector, Reason> {
-    let numbers: Option<Vec<f64>> = list(value)?.iter().map(Value::as_f64).collect();
-    let numbers = numbers.ok_or("A position must consist of numbers.")?;
-    let [longitude, latitude, ..] = numbers[..] else {
-        return Err("A position must have a longitude and a latitude.");
-    };
-    if !(-90.0..=90.0).contains(&latitude) {
-        return Err(LATITUDE);
-    }
-    if !(-180.0..=180.0).contains(&longitude) {
-        return Err(LONGITUDE);
-    }
-    Ok(direction(longitude, latitude))
-}
-
-fn line(value: &Value) -> Result<Vec<Vector>, Reason> {
-    let places = list(value)?.iter().map(position).collect::<Result<Vec<_>, _>>()?;
-    if places.len() < 2 {
-        Err("A LineString must have at least two positions.")
-    } else {
-        Ok(places)
-    }
-}
-
-fn ring(value: &Value) -> Result<Ring, Reason> {
-    let positions = list(value)?;
-    let places = positions.iter().map(position).collect::<Result<Vec<_>, _>>()?;
-    if places.len() < 4 {
-        return Err("A ring of a polygon must have at least four positions.");
-    }
-    if places.first() != places.last() {
-        return Err("A ring of a polygon must end where it starts.");
-    }
-    Ok(Ring { places })
-}
-
-fn polygon(value: &Value) -> Result<Polygon, Reason> {
-    let rings = list(value)?.iter().map(ring).collect::<Result<Vec<_>, _>>()?;
-    if rings.iter().map(|ring| ring.places.len()).sum::<usize>() > POSITIONS_MAX {
-        return Err("A polygon may have at most 4096 positions.");
-    }
-    let mut rings = rings.into_iter();
-    let exterior = rings.next().ok_or("A polygon must have at least one ring.")?;
-    // A hole is the smaller side, whichever way it was drawn.
-    let is_large = |hole: &Ring| area(hole) > area_of_earth() / 2.0;
-    let holes = rings.map(|hole| if is_large(&hole) { hole.reversed() } else { hole }).collect();
-    Ok(Polygon { exterior, holes })
-}
-
-impl Polygon {
-    fn rings(&self) -> impl Iterator<Item = &Ring> {
+    fn rings(&self) -> impl Iterator<Item = &Vec<E::Place>> {
         std::iter::once(&self.exterior).chain(&self.holes)
     }
 
-    fn side(&self, place: Vector) -> Side {
-        let side = self.exterior.side(place);
+    fn side(&self, place: E::Place) -> Side {
+        let side = E::side(&self.exterior, place);
         if side != Side::Inside {
             return side;
         }
         for hole in &self.holes {
-            match hole.side(place) {
+            match E::side(hole, place) {
                 Side::Inside => return Side::Outside,
                 Side::Boundary => return Side::Boundary,
                 Side::Outside => {}
@@ -123,61 +112,65 @@ impl Polygon {
     }
 
     fn area(&self) -> f64 {
-        area(&self.exterior) - self.holes.iter().map(area).sum::<f64>()
+        let holes: f64 = self.holes.iter().map(|hole| E::area(hole)).sum();
+        E::area(&self.exterior) - holes
     }
 }
 
-impl Geometry {
+fn places<E: Edge>(positions: &[Position]) -> Vec<E::Place> {
+    positions.iter().map(|position| E::place(*position)).collect()
+}
+
+impl<E: Edge> Geometry<E> {
+    pub(super) fn new(shape: &Shape) -> Geometry<E> {
+        match shape {
+            Shape::Point(position) => Geometry::Point(E::place(*position)),
+            Shape::Line(positions) => Geometry::Line(places::<E>(positions)),
+            Shape::Polygons(polygons) => {
+                Geometry::Polygons(polygons.iter().map(|rings| Polygon::new(rings)).collect())
+            }
+        }
+    }
+
     /// The edges; a point has none.
-    pub(super) fn arcs(&self) -> Vec<Arc> {
+    pub(super) fn edges(&self) -> Vec<E> {
         match self {
             Geometry::Point(_) => Vec::new(),
-            Geometry::Line(places) => {
-                places.windows(2).map(|ends| Arc { start: ends[0], end: ends[1] }).collect()
-            }
+            Geometry::Line(places) => edges(places).collect(),
             Geometry::Polygons(polygons) => {
-                polygons.iter().flat_map(Polygon::rings).flat_map(Ring::arcs).collect()
+                polygons.iter().flat_map(Polygon::rings).flat_map(|ring| edges(ring)).collect()
             }
         }
     }
 
     /// The positions that it is drawn through.
-    pub(super) fn places(&self) -> Vec<Vector> {
+    pub(super) fn places(&self) -> Vec<E::Place> {
         match self {
             Geometry::Point(place) => vec![*place],
             Geometry::Line(places) => places.clone(),
-            Geometry::Polygons(polygons) => polygons
-                .iter()
-                .flat_map(Polygon::rings)
-                .flat_map(|ring| ring.places.iter().copied())
-                .collect(),
+            Geometry::Polygons(polygons) => {
+                polygons.iter().flat_map(Polygon::rings).flatten().copied().collect()
+            }
         }
     }
 
     /// Where a place lies; all of a point and of a line is boundary.
-    pub(super) fn side(&self, place: Vector) -> Side {
-        match self {
-            Geometry::Point(point) if point.angle(place) < super::sphere::TOLERANCE => {
-                Side::Boundary
-            }
-            Geometry::Point(_) => Side::Outside,
-            Geometry::Line(_) => match self.arcs().iter().any(|arc| arc.touches(place)) {
-                true => Side::Boundary,
-                false => Side::Outside,
-            },
+    pub(super) fn side(&self, place: E::Place) -> Side {
+        let is_boundary = match self {
+            Geometry::Point(point) => E::new(*point, *point).touches(place),
+            Geometry::Line(places) => edges::<E>(places).any(|edge| edge.touches(place)),
             Geometry::Polygons(polygons) => {
                 let sides: Vec<Side> = polygons.iter().map(|polygon| polygon.side(place)).collect();
-                let has = |side| sides.contains(&side);
-                match (has(Side::Inside), has(Side::Boundary)) {
-                    (true, _) => Side::Inside,
-                    (false, true) => Side::Boundary,
-                    (false, false) => Side::Outside,
+                if sides.contains(&Side::Inside) {
+                    return Side::Inside;
                 }
+                sides.contains(&Side::Boundary)
             }
-        }
+        };
+        if is_boundary { Side::Boundary } else { Side::Outside }
     }
 
-    /// The area in square metres.
+    /// The area in square metres, or units of the plane.
     pub(super) fn area(&self) -> f64 {
         match self {
             Geometry::Point(_) | Geometry::Line(_) => 0.0,

@@ -1,17 +1,22 @@
-//! Spatial functions over GeoJSON, on the ellipsoid of WGS 84.
+//! Spatial functions over GeoJSON, on the ellipsoid of WGS 84 or in the plane.
 //!
-//! Edges are great elliptic arcs and distances are geodesics, which is what the service's published
-//! figures agree with. What is no valid geometry makes the result undefined.
+//! On the ellipsoid, edges are great elliptic arcs and distances are geodesics, which is what the
+//! service's published figures agree with. What is no valid shape makes the result undefined.
 
 mod ellipsoid;
 mod geometry;
+mod plane;
+mod shape;
 mod sphere;
 
-use crate::Error;
 use crate::evaluate::Context;
-use geometry::{Geometry, read};
-use sphere::{Arc, Side, Vector};
+use crate::{Error, Geospatial};
+use geometry::{Edge, Geometry, Side};
+use plane::Segment;
+use sphere::Arc;
 use value::{Object, Value};
+
+pub use shape::{Position, Shape};
 
 /// How much longer, at most, one way can be than another that looks as long from the centre of the
 /// earth. The ellipsoid deviates from a sphere by less than two percent in any direction.
@@ -19,21 +24,30 @@ const DEVIATION: f64 = 1.03;
 
 type Answer = Result<Option<Value>, Error>;
 
-fn two(arguments: &[&Value]) -> Option<(Geometry, Geometry)> {
-    Some((read(arguments[0]).ok()?, read(arguments[1]).ok()?))
+/// Two shapes, on the surface where they lie.
+enum Pair {
+    Globe(Geometry<Arc>, Geometry<Arc>),
+    Plane(Geometry<Segment>, Geometry<Segment>),
 }
 
-pub(super) fn is_geometry(value: &Value) -> bool {
-    read(value).is_ok()
+fn pair(context: &Context<'_>, arguments: &[&Value]) -> Option<Pair> {
+    let geospatial = context.geospatial();
+    let left = Shape::read(arguments[0], geospatial)?;
+    let right = Shape::read(arguments[1], geospatial)?;
+    Some(match geospatial {
+        Geospatial::Geography => Pair::Globe(Geometry::new(&left), Geometry::new(&right)),
+        Geospatial::Geometry => Pair::Plane(Geometry::new(&left), Geometry::new(&right)),
+    })
 }
 
-pub(super) fn is_valid(arguments: &[&Value]) -> Option<Value> {
-    Some(Value::Bool(is_geometry(arguments[0])))
+pub(super) fn is_valid(context: &Context<'_>, arguments: &[&Value]) -> Answer {
+    let is_valid = shape::read(arguments[0], context.geospatial()).is_ok();
+    Ok(Some(Value::Bool(is_valid)))
 }
 
-pub(super) fn is_valid_detailed(arguments: &[&Value]) -> Option<Value> {
+pub(super) fn is_valid_detailed(context: &Context<'_>, arguments: &[&Value]) -> Answer {
     let mut answer = Object::new();
-    match read(arguments[0]) {
+    match shape::read(arguments[0], context.geospatial()) {
         Ok(_) => {
             answer.insert("valid", true);
         }
@@ -42,35 +56,52 @@ pub(super) fn is_valid_detailed(arguments: &[&Value]) -> Option<Value> {
             answer.insert("reason", reason);
         }
     }
-    Some(Value::Object(answer))
+    Ok(Some(Value::Object(answer)))
 }
 
-pub(super) fn area(arguments: &[&Value]) -> Option<Value> {
-    read(arguments[0]).ok().map(|geometry| Value::from(geometry.area()))
+pub(super) fn area(context: &Context<'_>, arguments: &[&Value]) -> Answer {
+    let geospatial = context.geospatial();
+    let area = Shape::read(arguments[0], geospatial).map(|shape| match geospatial {
+        Geospatial::Geography => Geometry::<Arc>::new(&shape).area(),
+        Geospatial::Geometry => Geometry::<Segment>::new(&shape).area(),
+    });
+    Ok(area.map(Value::from))
 }
 
 pub(super) fn intersects(context: &Context<'_>, arguments: &[&Value]) -> Answer {
-    let Some((left, right)) = two(arguments) else { return Ok(None) };
-    Ok(Some(Value::Bool(meet(&left, &right, context)?)))
+    let is_met = match pair(context, arguments) {
+        None => return Ok(None),
+        Some(Pair::Globe(left, right)) => meet(&left, &right, context)?,
+        Some(Pair::Plane(left, right)) => meet(&left, &right, context)?,
+    };
+    Ok(Some(Value::Bool(is_met)))
 }
 
-/// Whether two geometries have a point in common; touching counts.
-fn meet(left: &Geometry, right: &Geometry, context: &Context<'_>) -> Result<bool, Error> {
-    let (left_arcs, right_arcs) = (left.arcs(), right.arcs());
-    for arc in &left_arcs {
-        for other in &right_arcs {
+/// Whether two shapes have a point in common; touching counts.
+fn meet<E: Edge>(
+    left: &Geometry<E>,
+    right: &Geometry<E>,
+    context: &Context<'_>,
+) -> Result<bool, Error> {
+    let (left_edges, right_edges) = (left.edges(), right.edges());
+    for edge in &left_edges {
+        for other in &right_edges {
             context.step()?;
-            if arc.meets(*other) {
+            if edge.meets(*other) {
                 return Ok(true);
             }
         }
     }
     // No edges meet: then one lies in the other as a whole, or they are apart. Each part of a
-    // geometry must be asked, because the parts are apart, too.
+    // shape must be asked, because the parts are apart, too.
     Ok(some_place_in(left, right, context)? || some_place_in(right, left, context)?)
 }
 
-fn some_place_in(inner: &Geometry, outer: &Geometry, context: &Context<'_>) -> Result<bool, Error> {
+fn some_place_in<E: Edge>(
+    inner: &Geometry<E>,
+    outer: &Geometry<E>,
+    context: &Context<'_>,
+) -> Result<bool, Error> {
     for place in inner.places() {
         context.check_deadline()?;
         if outer.side(place) != Side::Outside {
@@ -81,29 +112,37 @@ fn some_place_in(inner: &Geometry, outer: &Geometry, context: &Context<'_>) -> R
 }
 
 pub(super) fn within(context: &Context<'_>, arguments: &[&Value]) -> Answer {
-    let Some((inner, outer)) = two(arguments) else { return Ok(None) };
+    let lies_within = match pair(context, arguments) {
+        None => return Ok(None),
+        Some(Pair::Globe(inner, outer)) => lies_within(&inner, &outer, context)?,
+        Some(Pair::Plane(inner, outer)) => lies_within(&inner, &outer, context)?,
+    };
+    Ok(Some(Value::Bool(lies_within)))
+}
+
+/// Whether all of a shape lies in a polygon, and not all of it on the boundary.
+fn lies_within<E: Edge>(
+    inner: &Geometry<E>,
+    outer: &Geometry<E>,
+    context: &Context<'_>,
+) -> Result<bool, Error> {
     if !matches!(outer, Geometry::Polygons(_)) {
         return Err(Error::refused("ST_WITHIN is only supported with a polygon to be within"));
     }
-    Ok(Some(Value::Bool(lies_within(&inner, &outer, context)?)))
-}
-
-/// Whether all of a geometry lies in a polygon, and not all of it on the boundary.
-fn lies_within(inner: &Geometry, outer: &Geometry, context: &Context<'_>) -> Result<bool, Error> {
     if let Geometry::Point(place) = inner {
         return Ok(outer.side(*place) == Side::Inside);
     }
-    let boundary = outer.arcs();
+    let boundary = outer.edges();
     let corners = outer.places();
     let mut has_inside = matches!(inner, Geometry::Polygons(_));
-    for arc in inner.arcs() {
+    for edge in inner.edges() {
         for other in &boundary {
             context.step()?;
-            if arc.crosses(*other) {
+            if edge.crosses(*other) {
                 return Ok(false);
             }
         }
-        for place in pieces(arc, &corners) {
+        for place in pieces(edge, &corners) {
             context.check_deadline()?;
             match outer.side(place) {
                 Side::Outside => return Ok(false),
@@ -122,54 +161,72 @@ fn lies_within(inner: &Geometry, outer: &Geometry, context: &Context<'_>) -> Res
     Ok(has_inside)
 }
 
-/// The ends of an arc, and the middle of each piece that corners cut it into.
-fn pieces(arc: Arc, corners: &[Vector]) -> Vec<Vector> {
-    let mut cuts: Vec<Vector> =
-        corners.iter().copied().filter(|corner| arc.touches(*corner)).collect();
-    cuts.extend([arc.start, arc.end]);
-    cuts.sort_by(|left, right| arc.start.angle(*left).total_cmp(&arc.start.angle(*right)));
-    let middles: Vec<Vector> =
-        cuts.windows(2).map(|ends| Arc { start: ends[0], end: ends[1] }.at(0.5)).collect();
-    [vec![arc.start, arc.end], middles].concat()
+/// The ends of an edge, and the middle of each piece that corners cut it into.
+fn pieces<E: Edge>(edge: E, corners: &[E::Place]) -> Vec<E::Place> {
+    let [start, end] = edge.ends();
+    let mut cuts: Vec<E::Place> =
+        corners.iter().copied().filter(|corner| edge.touches(*corner)).collect();
+    cuts.extend([start, end]);
+    let from_start = |place: &E::Place| E::new(start, start).nearness(*place);
+    cuts.sort_by(|left, right| from_start(left).total_cmp(&from_start(right)));
+    let middles = cuts.windows(2).map(|ends| E::new(ends[0], ends[1]).at(0.5));
+    [start, end].into_iter().chain(middles).collect()
 }
 
 pub(super) fn distance(context: &Context<'_>, arguments: &[&Value]) -> Answer {
-    let Some((left, right)) = two(arguments) else { return Ok(None) };
-    if let (Geometry::Point(left), Geometry::Point(right)) = (&left, &right) {
-        return Ok(Some(Value::from(ellipsoid::distance(*left, *right))));
-    }
-    if meet(&left, &right, context)? {
-        return Ok(Some(Value::from(0)));
-    }
-    let metres = apart(&left, &right, f64::INFINITY, context)?;
-    Ok(Some(Value::from(apart(&right, &left, metres, context)?)))
+    let distance = match pair(context, arguments) {
+        None => return Ok(None),
+        Some(Pair::Globe(left, right)) => distance_between(&left, &right, context)?,
+        Some(Pair::Plane(left, right)) => distance_between(&left, &right, context)?,
+    };
+    Ok(Some(Value::from(distance)))
 }
 
-/// The least of `known` and the distances from the positions of one geometry to the edges of
-/// another. Two geometries that do not meet are nearest at a position of one of them.
-fn apart(from: &Geometry, to: &Geometry, known: f64, context: &Context<'_>) -> Result<f64, Error> {
-    let arcs = match to {
-        Geometry::Point(place) => vec![Arc { start: *place, end: *place }],
-        _ => to.arcs(),
+fn distance_between<E: Edge>(
+    left: &Geometry<E>,
+    right: &Geometry<E>,
+    context: &Context<'_>,
+) -> Result<f64, Error> {
+    if let (Geometry::Point(left), Geometry::Point(right)) = (left, right) {
+        return Ok(E::between(*left, *right));
+    }
+    if meet(left, right, context)? {
+        return Ok(0.0);
+    }
+    let known = apart(left, right, f64::INFINITY, context)?;
+    apart(right, left, known, context)
+}
+
+/// The least of `known` and the distances from the positions of one shape to the edges of another.
+/// Two shapes that do not meet are nearest at a position of one of them.
+fn apart<E: Edge>(
+    from: &Geometry<E>,
+    to: &Geometry<E>,
+    known: f64,
+    context: &Context<'_>,
+) -> Result<f64, Error> {
+    let edges = match to {
+        Geometry::Point(place) => vec![E::new(*place, *place)],
+        _ => to.edges(),
     };
-    // The angle seen from the centre is cheap and tells which pairs can be the nearest at all.
+    // What is cheap to know tells which pairs can be the nearest at all.
     let places = from.places();
     let mut nearest = f64::INFINITY;
     for place in &places {
-        for arc in &arcs {
+        for edge in &edges {
             context.step()?;
-            nearest = nearest.min(arc.angle_to(*place));
+            nearest = nearest.min(edge.nearness(*place));
         }
     }
-    let mut metres = known;
+    let mut distance = known;
     for place in &places {
-        for arc in &arcs {
+        for edge in &edges {
             context.step()?;
-            if arc.angle_to(*place) <= nearest * DEVIATION {
+            if edge.nearness(*place) <= nearest * DEVIATION {
                 context.check_deadline()?;
-                metres = metres.min(ellipsoid::distance_to_arc(*place, *arc));
+                distance = distance.min(edge.distance(*place));
             }
         }
     }
-    Ok(metres)
+    Ok(distance)
 }

@@ -5,6 +5,9 @@
 //! position as a direction from the centre, containment and intersection on the ellipsoid are
 //! exactly those on the sphere. Only lengths and areas need the ellipsoid itself.
 
+use super::ellipsoid;
+use super::geometry::{Edge, Side, edges};
+use super::shape::Position;
 use std::f64::consts::PI;
 use std::ops::{Add, Mul, Neg, Sub};
 
@@ -88,6 +91,19 @@ impl Mul<f64> for Vector {
     }
 }
 
+/// Positive when a place lies on the left of the way from one direction to another, negative when on
+/// the right, zero when it lies on their great circle, as far as can be told: directions are rounded,
+/// and on a common meridian nothing but rounding would decide.
+///
+/// This is the volume that the three directions span, from differences, so that it is as exact for
+/// short ways as it is for long ones.
+fn turn(start: Vector, end: Vector, place: Vector) -> f64 {
+    let (ahead, aside) = (end - start, place - start);
+    let turn = start.cross(ahead).dot(aside);
+    let slack = 1e-15 * (ahead.length() + aside.length());
+    if turn.abs() <= slack { 0.0 } else { turn }
+}
+
 /// The shorter way between two directions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arc {
@@ -96,113 +112,116 @@ pub(super) struct Arc {
 }
 
 impl Arc {
-    /// The direction at a fraction of the straight line between the ends.
-    pub(super) fn at(self, fraction: f64) -> Vector {
-        (self.start + (self.end - self.start) * fraction).unit()
-    }
-
     /// The angle from a direction to the nearest of the arc.
-    pub(super) fn angle_to(self, place: Vector) -> f64 {
-        let normal = self.start.cross(self.end);
-        let ends = place.angle(self.start).min(place.angle(self.end));
+    fn angle_to(self, place: Vector) -> f64 {
+        let Arc { start, end } = self;
+        let normal = start.cross(end - start);
+        let ends = place.angle(start).min(place.angle(end));
         if normal.length() < TOLERANCE {
             return ends;
         }
         let normal = normal.unit();
-        let foot = place - normal * place.dot(normal);
-        let is_between = normal.cross(self.start).dot(foot) >= 0.0
-            && self.end.cross(normal).dot(foot) >= 0.0
-            && foot.length() > TOLERANCE;
-        if is_between { place.dot(normal).abs().min(1.0).asin().min(ends) } else { ends }
+        let is_between = normal.cross(start).dot(place - start) >= 0.0
+            && end.cross(normal).dot(place - end) >= 0.0;
+        let aside = (place - start).dot(normal).abs().min(1.0).asin();
+        if is_between { aside.min(ends) } else { ends }
+    }
+}
+
+impl Edge for Arc {
+    type Place = Vector;
+
+    fn place([longitude, latitude]: Position) -> Vector {
+        ellipsoid::direction(longitude, latitude)
     }
 
-    pub(super) fn touches(self, place: Vector) -> bool {
+    fn between(start: Vector, end: Vector) -> f64 {
+        ellipsoid::distance(start, end)
+    }
+
+    fn new(start: Vector, end: Vector) -> Arc {
+        Arc { start, end }
+    }
+
+    fn ends(self) -> [Vector; 2] {
+        [self.start, self.end]
+    }
+
+    /// The direction at a fraction of the straight line between the ends.
+    fn at(self, fraction: f64) -> Vector {
+        (self.start + (self.end - self.start) * fraction).unit()
+    }
+
+    fn nearness(self, place: Vector) -> f64 {
+        self.angle_to(place)
+    }
+
+    fn distance(self, place: Vector) -> f64 {
+        ellipsoid::distance_to_arc(place, self)
+    }
+
+    fn touches(self, place: Vector) -> bool {
         self.angle_to(place) < TOLERANCE
     }
 
-    /// Whether two arcs cross in a point that is no end of either.
-    pub(super) fn crosses(self, other: Arc) -> bool {
+    fn crosses(self, other: Arc) -> bool {
         let (a, b, c, d) = (self.start, self.end, other.start, other.end);
-        let plane = a.cross(b);
-        let across = c.cross(d);
-        let signs = [-plane.dot(c), plane.dot(d), -across.dot(b), across.dot(a)];
-        signs.iter().all(|sign| *sign > 0.0) || signs.iter().all(|sign| *sign < 0.0)
+        let turns = [-turn(a, b, c), turn(a, b, d), -turn(c, d, b), turn(c, d, a)];
+        turns.iter().all(|turn| *turn > 0.0) || turns.iter().all(|turn| *turn < 0.0)
     }
 
-    /// Whether two arcs have a point in common.
-    pub(super) fn meets(self, other: Arc) -> bool {
-        self.crosses(other)
-            || self.touches(other.start)
-            || self.touches(other.end)
-            || other.touches(self.start)
-            || other.touches(self.end)
-    }
-}
-
-/// On which side of a boundary a place lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Inside,
-    Boundary,
-    Outside,
-}
-
-/// A closed line; its inside is on the left of who walks along it.
-#[derive(Clone, Debug)]
-pub(super) struct Ring {
-    /// The positions, the first one again at the end.
-    pub(super) places: Vec<Vector>,
-}
-
-impl Ring {
-    pub(super) fn arcs(&self) -> impl Iterator<Item = Arc> {
-        self.places.windows(2).map(|ends| Arc { start: ends[0], end: ends[1] })
-    }
-
-    /// The same line, walked the other way.
-    pub(super) fn reversed(&self) -> Ring {
-        Ring { places: self.places.iter().rev().copied().collect() }
-    }
-
-    /// Where a place lies.
+    /// The inside of a ring is on the left of who walks along it.
     ///
     /// Walk from a point of one edge straight to the place. The side on which the walk leaves the
     /// edge tells whether it starts inside, and every other edge that it crosses changes that. A
     /// walk through a corner, or along an edge, tells nothing, so another one is tried.
-    pub(super) fn side(&self, place: Vector) -> Side {
-        if self.arcs().any(|arc| arc.touches(place)) {
+    fn side(ring: &[Vector], place: Vector) -> Side {
+        if edges::<Arc>(ring).any(|arc| arc.touches(place)) {
             return Side::Boundary;
         }
         let mut inside = false;
-        for fraction in [0.5, 0.381_966, 0.618_034, 0.271_828, 0.73] {
-            for (position, arc) in self.arcs().enumerate() {
-                let (found, is_certain) = self.walk(position, arc, fraction, place);
+        'walks: for fraction in [0.5, 0.381_966, 0.618_034, 0.271_828, 0.73] {
+            for position in 0..ring.len().saturating_sub(1) {
+                let (found, is_certain) = walk(ring, position, fraction, place);
                 inside = found;
                 if is_certain {
-                    return if inside { Side::Inside } else { Side::Outside };
+                    break 'walks;
                 }
             }
         }
-        // Every walk went through a corner; the last one is as good as any.
+        // When every walk went through a corner, the last one is as good as any.
         if inside { Side::Inside } else { Side::Outside }
     }
 
-    /// Whether the walk from a point of one edge ends inside, and whether that is certain.
-    fn walk(&self, position: usize, edge: Arc, fraction: f64, place: Vector) -> (bool, bool) {
-        let walk = Arc { start: edge.at(fraction), end: place };
-        let leaves = edge.start.cross(edge.end).dot(place);
-        let plane = walk.start.cross(walk.end);
-        let mut inside = leaves > 0.0;
-        let mut is_certain = leaves.abs() > TOLERANCE && plane.length() > 1e-9;
-        for (other, arc) in self.arcs().enumerate() {
-            if other == position {
-                continue;
-            }
-            is_certain &= !walk.touches(arc.start) && !walk.touches(arc.end);
-            inside ^= walk.crosses(arc);
-        }
-        (inside, is_certain)
+    fn area(ring: &[Vector]) -> f64 {
+        ellipsoid::area(ring)
     }
+
+    /// A hole is the smaller side, whichever way it was drawn.
+    fn hole(mut ring: Vec<Vector>) -> Vec<Vector> {
+        if ellipsoid::area(&ring) > ellipsoid::area_of_earth() / 2.0 {
+            ring.reverse();
+        }
+        ring
+    }
+}
+
+/// Whether the walk from a point of one edge ends inside, and whether that is certain.
+fn walk(ring: &[Vector], position: usize, fraction: f64, place: Vector) -> (bool, bool) {
+    let edge = Arc { start: ring[position], end: ring[position + 1] };
+    let walk = Arc { start: edge.at(fraction), end: place };
+    let leaves = turn(edge.start, edge.end, place);
+    let mut inside = leaves > 0.0;
+    // Between opposite places there is no one straight way.
+    let mut is_certain = leaves != 0.0 && walk.start.cross(walk.end).length() > 1e-9;
+    for (other, arc) in edges::<Arc>(ring).enumerate() {
+        if other == position {
+            continue;
+        }
+        is_certain &= !walk.touches(arc.start) && !walk.touches(arc.end);
+        inside ^= walk.crosses(arc);
+    }
+    (inside, is_certain)
 }
 
 /// An angle brought into `(-π, π]`.

@@ -124,7 +124,7 @@ fn specs(indexes: &[Indexed]) -> String {
 pub(crate) fn spec(what: &Indexed) -> String {
     match what {
         Indexed::Computed(name) => format!("/{}/?", segment(name)),
-        Indexed::Path(path) => {
+        Indexed::Path(path) | Indexed::Shapes(path) => {
             let mut text = String::new();
             for step in path {
                 text.push('/');
@@ -164,11 +164,15 @@ pub(crate) fn along_text(along: &Along) -> String {
 
 /// The paths that a condition speaks of, each once.
 pub(crate) fn paths_of(condition: &Condition, out: &mut Vec<Indexed>) {
-    match condition {
-        Condition::Holds { path, .. } if !out.contains(path) => out.push(path.clone()),
+    let what = match condition {
+        Condition::Holds { path, .. } => path.clone(),
+        Condition::Near { path, .. } => Indexed::Shapes(path.clone()),
         Condition::All(parts) | Condition::Any(parts) => {
-            parts.iter().for_each(|part| paths_of(part, out));
+            return parts.iter().for_each(|part| paths_of(part, out));
         }
-        _ => {}
+        _ => return,
+    };
+    if !out.contains(&what) {
+        out.push(what);
     }
 }

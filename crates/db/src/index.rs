@@ -7,11 +7,12 @@
 //!   its entries still asks the document.
 //!
 //! In reading order: [`entry`] is what an entry looks like; [`definition`] is what a policy asks for;
-//! [`terms`] takes it from a document; [`shape`] says what documents look like, so that those that
+//! [`terms`] takes it from a document, with the help of [`cells`] where that has shapes on the globe; [`shape`] says what documents look like, so that those that
 //! lack a path can be found; [`update`] writes the difference that a write makes; [`versions`] and
 //! [`state`] say which definition holds where while a policy changes; [`reindex`] brings documents from
 //! one definition to the next in the background.
 
+pub(crate) mod cells;
 pub(crate) mod definition;
 pub(crate) mod entry;
 mod known;

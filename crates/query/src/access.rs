@@ -37,6 +37,8 @@ pub enum Indexed {
     Path(Vec<PathSegment>),
     /// A computed property of the container.
     Computed(String),
+    /// The shapes on the globe at a path of the document.
+    Shapes(Vec<PathSegment>),
 }
 
 /// A kind of scalar.

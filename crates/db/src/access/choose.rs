@@ -11,6 +11,7 @@ use value::{PartitionKey, Value};
 use super::lookup::{Branch, Run};
 use super::ordered::{Along, Others, encode_exactly};
 use crate::container::Container;
+use crate::index::cells;
 use crate::index::definition::Composite;
 use crate::index::entry::{self, Component, IndexId, SINGLE};
 use crate::index::shape::{self, NodeKind};
@@ -139,7 +140,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         });
         let (runs, others) = match (filter, what) {
             (Some(spans), _) => (Branch::new(0, what, id, spans).runs, None),
-            (None, Indexed::Computed(_)) => return Ok(None),
+            (None, Indexed::Computed(_) | Indexed::Shapes(_)) => return Ok(None),
             (None, Indexed::Path(path)) => {
                 let (from, to) = entry::all(&id);
                 let Some(names) = property_names(path) else { return Ok(None) };
@@ -266,6 +267,18 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 let branch = Branch::new(number, path, id, spans);
                 Ok(Some(Resolved { branches: vec![branch], entries: None }))
             }
+            Condition::Near { path, shape, distance } => {
+                let number = *node;
+                *node = node.saturating_add(1);
+                if matches!(seeking, Seeking::Again(branches) if !branches.contains(&number)) {
+                    return Ok(None);
+                }
+                let shapes = Indexed::Shapes(path.clone());
+                let Some(id) = self.serves(&shapes) else { return Ok(None) };
+                let Some(spans) = cells::lookup(shape, *distance) else { return Ok(None) };
+                let branch = Branch::new(number, &shapes, id, &spans);
+                Ok(Some(Resolved { branches: vec![branch], entries: None }))
+            }
             Condition::All(parts) => {
                 let mut served = Vec::new();
                 for part in parts {
@@ -296,8 +309,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             Condition::Anything
             | Condition::Nothing
             | Condition::Defined(_)
-            | Condition::Undefined(_)
-            | Condition::Near { .. } => Ok(None),
+            | Condition::Undefined(_) => Ok(None),
         }
     }
 

@@ -15,6 +15,7 @@ use value::{Value, order};
 use super::entries::Entries;
 use crate::Result;
 use crate::continuation::EntryProgress;
+use crate::index::cells;
 use crate::index::entry::{self, IndexId, SINGLE};
 use crate::row::{Item, corrupt};
 use crate::scan::{Reading, Slice};
@@ -114,6 +115,8 @@ impl Branch {
         match &self.what {
             Indexed::Path(path) => path.contains(&PathSegment::Element) && self.is_wide(),
             Indexed::Computed(_) => false,
+            // A shape stands under several cells.
+            Indexed::Shapes(_) => self.is_wide(),
         }
     }
 
@@ -123,17 +126,27 @@ impl Branch {
 
     /// The first entry of the branch that leads to a document.
     fn first_key(&self, document: &Value) -> Option<Vec<u8>> {
-        let Indexed::Path(path) = &self.what else { return None };
         let mut first: Option<Vec<u8>> = None;
-        scalars(document, path, &mut |scalar| {
+        let mut offer = |value: &Value| {
             let mut key = entry::prefix(&self.id);
-            entry::encode_component(Some(scalar), false, &mut key);
+            entry::encode_component(Some(value), false, &mut key);
             if self.runs.iter().any(|run| run.contains(&key))
                 && first.as_ref().is_none_or(|first| key < *first)
             {
                 first = Some(key);
             }
-        });
+        };
+        match &self.what {
+            Indexed::Path(path) => values(document, path, &mut |value| {
+                if !matches!(value, Value::Array(_) | Value::Object(_)) {
+                    offer(value);
+                }
+            }),
+            Indexed::Shapes(path) => values(document, path, &mut |value| {
+                cells::covering(value).into_iter().for_each(|cell| offer(&Value::from(cell)));
+            }),
+            Indexed::Computed(_) => {}
+        }
         first
     }
 
@@ -185,23 +198,18 @@ fn run(id: &IndexId, span: &Span) -> Run {
     }
 }
 
-/// The scalars of a document at a path.
-pub(crate) fn scalars<'v>(
-    value: &'v Value,
-    path: &[PathSegment],
-    visit: &mut dyn FnMut(&'v Value),
-) {
+/// Visits the values of a document at a path.
+fn values<'v>(value: &'v Value, path: &[PathSegment], visit: &mut dyn FnMut(&'v Value)) {
     match path.split_first() {
-        None if matches!(value, Value::Array(_) | Value::Object(_)) => {}
         None => visit(value),
         Some((PathSegment::Property(name), rest)) => {
             if let Some(member) = value.get(name) {
-                scalars(member, rest, visit);
+                values(member, rest, visit);
             }
         }
         Some((PathSegment::Element, rest)) => {
             for element in value.as_array().unwrap_or_default() {
-                scalars(element, rest, visit);
+                values(element, rest, visit);
             }
         }
     }

@@ -8,7 +8,8 @@ use value::{Object, SYSTEM_PROPERTIES, Value};
 use super::entry::{Class, Component, IndexId, Spelling};
 use super::known::KnownPaths;
 use crate::policy::{
-    CompositePath, Geospatial, IndexingMode, IndexingPolicy, Order, Policies, Segment, Step,
+    CompositePath, Geospatial, IndexingMode, IndexingPolicy, Order, Policies, Segment,
+    SpatialIndex, Step,
 };
 use crate::{Error, Result, policy};
 
@@ -163,6 +164,19 @@ impl Definition {
                 let is_indexed = policy.decides(&steps.collect::<Vec<_>>());
                 is_indexed.then(|| IndexId::of_path(path))
             }
+            Indexed::Shapes(path) => {
+                let is_indexed = self.spatial().iter().any(|index| index.covers(path));
+                is_indexed.then(|| IndexId::of_spatial(path))
+            }
+        }
+    }
+
+    /// The indexes over shapes on the globe. In a plane there are none: its cells would have to end
+    /// somewhere, and shapes need not.
+    pub(super) fn spatial(&self) -> &[SpatialIndex] {
+        match (&self.policy, self.geospatial) {
+            (Some(policy), Geospatial::Geography) => &policy.spatial,
+            _ => &[],
         }
     }
 

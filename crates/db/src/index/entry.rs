@@ -50,7 +50,6 @@ impl IndexId {
     }
 
     /// The index of the shapes on the map at a path.
-    #[cfg_attr(not(test), expect(dead_code, reason = "spatial entries are not written yet"))]
     pub(crate) fn of_spatial(path: &[PathSegment]) -> IndexId {
         Spelling::of(Class::Spatial, path).id()
     }

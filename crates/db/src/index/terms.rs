@@ -1,5 +1,5 @@
 //! What a document has in the index: a term for each scalar that the policy takes, one for each
-//! composite index, and its shape.
+//! composite index, a few for each shape on the globe, and the shape of the document itself.
 //!
 //! Most of it is known before the write is committed and is worked out on the thread of the request.
 //! What depends on system properties (`_ts`, and computed properties, which may look at any of them) is
@@ -7,12 +7,13 @@
 
 use value::{Object, Value};
 
+use super::cells;
 use super::definition::{Computed, Definition, is_system};
 use super::entry::{self, Class, Component, IndexId, Spelling};
 use super::known::Lookup;
 use super::shape::{NodeKind, Shape, ShapeBuilder};
 use crate::Result;
-use crate::policy::{Step, Walk};
+use crate::policy::{Segment, Step, Terminator, Walk};
 use crate::row::{Item, corrupt};
 
 /// The terms of a document: the keys of its entries without kind and place. Sorted, each once.
@@ -85,6 +86,7 @@ impl Definition {
         self.known.learn(ids.into_new());
         terms.shape = Some(shape.finish());
         self.add_composites(document, &[], false, &mut terms);
+        self.add_cells(document, &mut terms);
         terms.sort();
         terms
     }
@@ -137,6 +139,81 @@ impl Definition {
                     entry::encode_component(part.of(document, computed), is_descending, bytes);
                 }
             });
+        }
+    }
+}
+
+impl Definition {
+    fn add_cells(&self, document: &Object, terms: &mut Terms) {
+        for index in self.spatial() {
+            let Some((Segment::Property(name), rest)) = index.path.segments.split_first() else {
+                continue;
+            };
+            let Some(value) = document.get(name).filter(|_| !is_system(name)) else { continue };
+            let mut path = Spelling::new(Class::Spatial);
+            path.property(name);
+            let below = index.path.terminator == Terminator::Subtree;
+            ShapeReader { path, below, terms }.descend(value, rest);
+        }
+    }
+}
+
+/// Walks to the shapes at one path of the policy. Recursion is as deep as the document.
+struct ShapeReader<'a> {
+    path: Spelling,
+    /// Whether shapes below the path are meant as well.
+    below: bool,
+    terms: &'a mut Terms,
+}
+
+impl ShapeReader<'_> {
+    fn descend(&mut self, value: &Value, segments: &[Segment]) {
+        match segments.split_first() {
+            None => self.shapes(value),
+            Some((Segment::Property(name), rest)) => {
+                if let Some(member) = value.get(name) {
+                    self.step(Step::Property(name), |reader| reader.descend(member, rest));
+                }
+            }
+            Some((Segment::AnyElement | Segment::Element(_), rest)) => {
+                self.step(Step::Element, |reader| {
+                    for element in value.as_array().unwrap_or_default() {
+                        reader.descend(element, rest);
+                    }
+                });
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step<'_>, then: impl FnOnce(&mut Self)) {
+        let length = self.path.length();
+        match step {
+            Step::Property(name) => self.path.property(name),
+            Step::Element => self.path.element(),
+        }
+        then(self);
+        self.path.truncate(length);
+    }
+
+    /// The shape that a value is, and those that lie below it.
+    fn shapes(&mut self, value: &Value) {
+        let cells = cells::covering(value);
+        if !cells.is_empty() {
+            let id = self.path.id();
+            cells.into_iter().for_each(|cell| self.terms.push(&id, &Value::from(cell)));
+        }
+        match value {
+            Value::Object(object) if self.below => {
+                for (name, value) in object.iter() {
+                    self.step(Step::Property(name), |reader| reader.shapes(value));
+                }
+            }
+            Value::Array(elements) if self.below => {
+                self.step(Step::Element, |reader| {
+                    elements.iter().for_each(|element| reader.shapes(element));
+                });
+            }
+            _ => {}
         }
     }
 }

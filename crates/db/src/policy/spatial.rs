@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use query::Geospatial;
+use query::{Geospatial, PathSegment};
 use value::{Object, Value};
 
-use super::index_path::{IndexPath, Segment};
+use super::index_path::{IndexPath, Segment, Terminator};
 use super::{PolicyError, member};
 
 /// A kind of shape.
@@ -53,6 +53,22 @@ pub struct SpatialIndex {
 }
 
 impl SpatialIndex {
+    /// Whether the shapes at a path are indexed. All are, whichever types were named: a lookup that
+    /// cannot find the others could not be used.
+    pub(crate) fn covers(&self, path: &[PathSegment]) -> bool {
+        let is_same = |(segment, step): (&Segment, &PathSegment)| match (segment, step) {
+            (Segment::Property(name), PathSegment::Property(other)) => name == other,
+            (Segment::AnyElement, PathSegment::Element) => true,
+            _ => false,
+        };
+        let segments = &self.path.segments;
+        let is_long_enough = match self.path.terminator {
+            Terminator::Scalar => path.len() == segments.len(),
+            Terminator::Subtree => path.len() >= segments.len(),
+        };
+        is_long_enough && segments.iter().zip(path).all(is_same)
+    }
+
     /// Whether the index is about a top-level property of this name.
     pub(super) fn is_on(&self, name: &str) -> bool {
         matches!(self.path.segments.as_slice(), [Segment::Property(first)] if first == name)

@@ -21,4 +21,6 @@ mod resources;
 #[cfg(test)]
 mod scripts;
 #[cfg(test)]
+mod spatial;
+#[cfg(test)]
 mod support;

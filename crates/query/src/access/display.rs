@@ -11,7 +11,7 @@ const SHOWN_MAX: usize = 10;
 impl Display for Indexed {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Indexed::Path(path) => write_path(path, out),
+            Indexed::Path(path) | Indexed::Shapes(path) => write_path(path, out),
             Indexed::Computed(name) => write!(out, "computed({name})"),
         }
     }

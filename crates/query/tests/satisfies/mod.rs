@@ -61,6 +61,7 @@ pub(crate) fn satisfies(
             let mut found = Vec::new();
             match path {
                 Indexed::Path(path) => scalars(document, path, &mut found),
+                Indexed::Shapes(_) => unreachable!("a shape holds no scalar"),
                 Indexed::Computed(name) => {
                     let property = computed.iter().find(|property| property.name == *name);
                     let property = property.expect("the property is there");

@@ -199,8 +199,8 @@ async fn a_spatial_index_is_used_where_it_serves() {
         let explained = explained(&documents, filter);
         explained.get("access").and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    assert_eq!(access(&near("at")), "1 entries of /at/? are looked up");
-    assert_eq!(access(&near("elsewhere")), "all 200 documents of the scope are read");
+    assert!(access(&near("at")).contains("of /at/? are looked up"), "{}", access(&near("at")));
+    assert!(!access(&near("elsewhere")).contains("looked up"), "{}", access(&near("elsewhere")));
     for path in ["at", "elsewhere"] {
         assert_eq!(ids(&documents, &near(path), None, false), [r#""63""#]);
     }

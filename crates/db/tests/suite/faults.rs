@@ -16,7 +16,7 @@ use db::{
     Throughput, Write,
 };
 use storage::{Crashing, Engine, Faulty, META_RANGE, Memory, OrderedStore, RangeStore, Torn};
-use value::{Object, PartitionKey, Value};
+use value::{Object, PartitionKey, ScriptKind, Value};
 
 use crate::support::{
     self, by_id, create, delete, feed, key, object, operation, patch_by, replace, upsert, verify,
@@ -36,6 +36,8 @@ enum Step {
     CreatePermission(&'static str),
     DeleteUser(&'static str),
     CreateEncryptionKey(&'static str),
+    /// In the container `c`: does what a batch does.
+    CreateProcedure(&'static str),
     SetThroughput(&'static str, i64),
     // What follows is about documents of the container `c`, by the text of their partition key.
     Create(&'static str, &'static str),
@@ -46,6 +48,8 @@ enum Step {
     Read(&'static str, &'static str),
     /// Creates two documents and increments a third.
     Batch(&'static str, [&'static str; 2], &'static str),
+    /// Calls the procedure `publish` with the same.
+    Call(&'static str, [&'static str; 2], &'static str),
     DeletePartition(&'static str),
     ReadFeed,
     Advance(u64),
@@ -67,6 +71,7 @@ const WORK: &[Step] = &[
     CreateUser("u"),
     CreatePermission("p"),
     CreateEncryptionKey("k"),
+    CreateProcedure("publish"),
     SetThroughput("c", 30_000),
     Create(X, r#"{"id":"a","pk":"x","u":1,"n":0}"#),
     Create(X, r#"{"id":"a","pk":"x","u":2,"n":0}"#),
@@ -87,8 +92,16 @@ const WORK: &[Step] = &[
         [r#"{"id":"g","pk":"x","u":6,"n":0}"#, r#"{"id":"h","pk":"x","u":6,"n":0}"#],
         "renamed",
     ),
+    Call(
+        X,
+        [r#"{"id":"i","pk":"x","u":8,"n":0}"#, r#"{"id":"j","pk":"x","u":9,"n":0}"#],
+        "renamed",
+    ),
+    Call(X, [r#"{"id":"k","pk":"x","u":10,"n":0}"#, r#"{"id":"l","pk":"x","u":8,"n":0}"#], "i"),
+    Call(X, [r#"{"id":"k","pk":"x","u":10,"n":0}"#, r#"{"id":"l","pk":"x","u":11,"n":0}"#], "k"),
     Delete(X, "e"),
     Delete(X, "e"),
+    Delete(X, "j"),
     SetTtl("c", -1),
     Create(X, r#"{"id":"brief","pk":"x","u":7,"n":0,"ttl":5}"#),
     Advance(5),
@@ -156,6 +169,8 @@ fn expect(state: &mut State, step: Step) -> u16 {
             state.remove(&format!("user {name}")).map_or(404, |_| 204)
         }
         CreateEncryptionKey(name) => insert(state, format!("key {name}"), String::new()),
+        CreateProcedure(_) if !state.contains_key("container c") => 404,
+        CreateProcedure(name) => insert(state, format!("procedure {name}"), String::new()),
         SetThroughput(name, throughput) => match state.get_mut(&format!("offer {name}")) {
             Some(offer) => {
                 *offer = throughput.to_string();
@@ -206,6 +221,12 @@ fn expect(state: &mut State, step: Step) -> u16 {
             }
             failed.unwrap_or(200)
         }
+        Call(..) if !state.contains_key("procedure publish") => 404,
+        // A procedure has one status for all that goes wrong in it.
+        Call(key, bodies, id) => match expect(state, Batch(key, bodies, id)) {
+            200 => 200,
+            _ => 400,
+        },
         DeletePartition(key) => {
             state.retain(|name, _| !name.starts_with(key));
             200
@@ -320,6 +341,10 @@ impl<O: OrderedStore> Work<O> {
             CreateContainer(name, _) => self.db.container("d", name).is_ok(),
             CreateUser(name) => self.db.user("d", name).is_ok(),
             CreateEncryptionKey(name) => self.db.encryption_key("d", name).is_ok(),
+            CreateProcedure(name) => self
+                .db
+                .container("d", "c")
+                .is_ok_and(|c| self.db.script(&c, ScriptKind::Procedure, name).is_ok()),
             _ => false,
         }
     }
@@ -377,10 +402,39 @@ impl<O: OrderedStore> Work<O> {
         told(self.db.replace_offer(&offer.rid, &body, None, None).await, 200)
     }
 
+    async fn call(
+        &mut self,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        bodies: [&str; 2],
+        id: &str,
+    ) -> u16 {
+        let call = db::Call {
+            procedure: "publish".to_owned(),
+            parameters: format!("[[{}],\"{id}\"]", bodies.join(",")),
+            headers: Vec::new(),
+            is_logging: false,
+        };
+        match self.db.execute(container, Some(key), call, None).await {
+            Ok(called) => {
+                self.learn(container, &called.at);
+                200
+            }
+            Err(failure) => failure.error.kind.status(),
+        }
+    }
+
     async fn perform_on(&mut self, container: &Arc<Container>, step: Step) -> u16 {
         let db = self.db.clone();
         let none = Conditions::default();
         let (at, write) = match step {
+            CreateProcedure(name) => {
+                let body = [("id", name), ("body", PUBLISH)];
+                let created =
+                    db.create_script(container, ScriptKind::Procedure, &Object::from(body)).await;
+                return told(created, 201);
+            }
+            Call(at, bodies, id) => return self.call(container, &key(at), bodies, id).await,
             Create(key, body) => (key, create(body)),
             Upsert(key, body) => (key, upsert(body)),
             Replace(key, id, body) => (key, replace(id, body)),
@@ -444,6 +498,14 @@ impl<O: OrderedStore> Work<O> {
     }
 }
 
+/// Creates documents and increments another.
+const PUBLISH: &str = "function (bodies, id) {
+    const c = getContext().getCollection(), fail = (error) => { if (error) throw error; };
+    for (const body of bodies) c.createDocument(c.getSelfLink(), body, fail);
+    const link = c.getAltLink() + '/docs/' + id;
+    c.patchDocument(link, [{op: 'incr', path: '/n', value: 1}], fail);
+}";
+
 fn increment_write(id: &str) -> Write {
     patch_by(id, r#"[{"op":"incr","path":"/n","value":1}]"#)
 }
@@ -477,6 +539,9 @@ fn observe<S: RangeStore>(db: &Db<S>) -> State {
         links.insert(container.self_link().to_owned(), container.id.clone());
         let ttl = format!("{:?}", container.policies.default_ttl);
         state.insert(format!("container {}", container.id), ttl);
+        for script in db.scripts(&container, ScriptKind::Procedure) {
+            state.insert(format!("procedure {}", script.id), String::new());
+        }
         for row in feed(db, &container, &Scope::default(), Some(2)) {
             let Value::Object(mut row) = row else { panic!("a row is an object") };
             row.retain(|name, _| !name.starts_with('_'));
@@ -555,7 +620,7 @@ fn check_ranges<S: RangeStore>(db: &Db<S>, store: &S, told: &Told) {
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
 }
 
 #[test]

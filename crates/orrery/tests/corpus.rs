@@ -257,6 +257,8 @@ async fn fill<K: Keeping>(account: &Account<K>, name: &str, group: &Group, index
             id: None,
             body: Some(document.to_text()),
             conditions: Conditions::default(),
+            pre: None,
+            post: None,
         }
     };
     let operations = group.documents.iter().map(create).collect();

@@ -54,6 +54,8 @@ fn operation(verb: Verb, key: &PartitionKey, id: Option<&str>, body: Option<&str
         id: id.map(str::to_owned),
         body: body.map(str::to_owned),
         conditions: Conditions::default(),
+        pre: None,
+        post: None,
     }
 }
 

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use db::{
-    Address, BatchOperation, BatchOutcome, Clock, Conditions, CountingIds, Db, Failure,
-    ManualClock, Outcome, Page, Position, QueryText, Scope, Throughput, Write,
+    Address, BatchOperation, BatchOutcome, Call, Clock, Conditions, CountingIds, Db, Failure,
+    ManualClock, Outcome, Page, Position, QueryText, Scope, Throughput, Triggers, Write,
 };
 use storage::{Embedded, InMemory, Options, RangeStore};
-use value::{Object, PartitionKey, Patch, Value};
+use value::{Object, PartitionKey, Patch, ScriptKind, Value};
 
 use crate::support::http::Client;
 
@@ -34,6 +34,8 @@ pub(crate) enum Request {
     Feed { container: String, key: Option<PartitionKey>, page: Page },
     Query { container: String, query: QueryText, key: Option<PartitionKey>, page: Page },
     DeletePartition { container: String, key: Option<PartitionKey> },
+    CreateScript { container: String, kind: ScriptKind, body: Object },
+    Call { container: String, call: Call, key: Option<PartitionKey> },
 }
 
 impl Request {
@@ -63,6 +65,9 @@ pub(crate) struct Operation {
     /// JSON text: a document or a patch, as the client wrote it.
     pub(crate) body: Option<String>,
     pub(crate) conditions: Conditions,
+    /// The triggers that run with it.
+    pub(crate) pre: Option<String>,
+    pub(crate) post: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +95,8 @@ pub(crate) struct Answer {
     pub(crate) continuation: Option<String>,
     /// Of a query: the session token.
     pub(crate) session: Option<String>,
+    /// Of a procedure: what it wrote to its log.
+    pub(crate) log: Option<String>,
 }
 
 /// What a client gets for one operation of a batch.
@@ -228,6 +235,16 @@ impl<K: Keeping> Account<K> {
                 let container = container(name)?;
                 let key = operation.key.as_ref();
                 let conditions = operation.conditions.clone();
+                let (pre, post) = (operation.pre.clone(), operation.post.clone());
+                if pre.is_some() || post.is_some() {
+                    let triggers = Triggers { pre, post, headers: Vec::new() };
+                    let write = operation.write()?;
+                    let done = db
+                        .write_with_triggers(&container, key, write, conditions, triggers)
+                        .await?;
+                    let answer = Answer::of_document(done.outcome);
+                    return Ok(Answer { body: done.body.or(answer.body), ..answer });
+                }
                 let outcome = match operation.write()? {
                     Write::Read { address } => {
                         db.read(&container, key, &address, &conditions, None)
@@ -270,6 +287,17 @@ impl<K: Keeping> Account<K> {
                     session: Some(tokens.join(",")),
                     ..Answer::default()
                 })
+            }
+            Request::CreateScript { container: name, kind, body } => {
+                db.create_script(&*container(name)?, *kind, body).await?;
+                Ok(Answer { status: 201, ..Answer::default() })
+            }
+            Request::Call { container: name, call, key } => {
+                let container = container(name)?;
+                let called = db.execute(&container, key.as_ref(), call.clone(), None).await?;
+                let charge_ru = called.charge.ru();
+                let (body, log) = (called.body, called.log);
+                Ok(Answer { status: 200, body, log, charge_ru, ..Answer::default() })
             }
             Request::DeletePartition { container: name, key } => {
                 let missing = "PartitionKey value must be supplied for this operation.";

@@ -14,6 +14,9 @@
 //! | `bulk`, `bulk stop` | writes the lines below one by one; `stop` at the first failure |
 //! | `feed KEY [page=N]` | reads all documents of a partition or container, page by page |
 //! | `query KEY [page=N] SELECT …` | asks a partition or container, page by page; what stands below goes on with the text, or gives a parameter: `@name JSON` |
+//! | `procedure NAME`, `function NAME` | stores the lines below as a script |
+//! | `trigger NAME Pre CREATE` | the same for a trigger, with its type and operation |
+//! | `call [logging] NAME KEY [JSON]` | executes a procedure with a list of parameters |
 //! | `delete-partition KEY` | deletes all documents of a logical partition |
 //! | `usage` | prints how many documents are stored, stale ones included |
 //! | `advance 10s` | moves the clock |
@@ -31,7 +34,7 @@
 //!
 //! Between a verb and its arguments stand conditions: `if-match=E` and `if-none-match=E`, where `E`
 //! is the name of an etag that was printed (`etag#1`, or `bare-etag#1` for its text without quotes), or
-//! any other word as it is.
+//! any other word as it is. Triggers of a write stand there, too: `pre=NAME` and `post=NAME`.
 //!
 //! A leading `!` expects a refusal. Tags before the command change what is printed: `[etag]` the
 //! etag, `[charge]` the request charge, `[system]` the system properties, `[quiet]` only the status,
@@ -40,8 +43,8 @@
 //! `«text*N»` stands for N times the text, in commands and in output. In the lines below a batch,
 //! `repeat N LINE` stands for N lines, in which the numbers from 1 replace `§`.
 
-use db::{Conditions, QueryText};
-use value::{Object, PartitionKey, Value, write_string};
+use db::{Call, Conditions, QueryText};
+use value::{Object, PartitionKey, ScriptKind, Value, write_string};
 
 use crate::support::account::{Operation, Verb};
 use crate::support::script::Step;
@@ -77,6 +80,8 @@ pub(crate) enum Action {
     Feed { key: Option<PartitionKey>, items_max: Option<usize> },
     Query { query: QueryText, key: Option<PartitionKey>, items_max: Option<usize> },
     DeletePartition { key: Option<PartitionKey> },
+    CreateScript { kind: ScriptKind, body: Object },
+    Call { call: Call, key: Option<PartitionKey> },
     Usage,
     Advance { seconds: u64 },
     Sweep,
@@ -104,7 +109,8 @@ impl Command {
         let expects_refusal = words.rest.starts_with('!');
         words.rest = words.rest.strip_prefix('!').unwrap_or(words.rest);
         let verb = words.word();
-        let takes_details = ["batch", "bulk", "query"].contains(&verb);
+        let takes_details =
+            ["batch", "bulk", "query", "procedure", "trigger", "function"].contains(&verb);
         if !takes_details && !step.details.is_empty() {
             return Err(format!("'{verb}' has no lines below it"));
         }
@@ -148,6 +154,15 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
             Action::Query { query: query(words, details)?, key, items_max }
         }
         "delete-partition" => Action::DeletePartition { key: words.key()? },
+        "procedure" | "trigger" | "function" => script(verb, words, details),
+        "call" => {
+            let is_logging = words.option("logging").is_some();
+            let procedure = words.word().to_owned();
+            let key = words.key()?;
+            let parameters = std::mem::take(&mut words.rest).to_owned();
+            let call = Call { procedure, parameters, headers: Vec::new(), is_logging };
+            Action::Call { call, key }
+        }
         "usage" => Action::Usage,
         "advance" => {
             let seconds = words.word().strip_suffix('s').ok_or("a time is written as in '10s'")?;
@@ -157,6 +172,22 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
         "reopen" => Action::Reopen,
         _ => Action::One(operation(verb, words, Keys::OfEach)?),
     })
+}
+
+/// The definition of a script.
+fn script(verb: &str, words: &mut Words<'_>, details: &[String]) -> Action {
+    let mut body = Object::from([("id", Value::from(words.word()))]);
+    body.insert("body", details.join("\n"));
+    let kind = match verb {
+        "procedure" => ScriptKind::Procedure,
+        "function" => ScriptKind::Function,
+        _ => {
+            body.insert("triggerType", words.word());
+            body.insert("triggerOperation", words.word());
+            ScriptKind::Trigger
+        }
+    };
+    Action::CreateScript { kind, body }
 }
 
 /// The text of a query and its parameters.
@@ -295,6 +326,7 @@ fn operation(verb: &str, words: &mut Words<'_>, keys: Keys) -> Result<Operation,
         if_match: words.option("if-match=").map(|etag| words.resolved(etag)),
         if_none_match: words.option("if-none-match=").map(|etag| words.resolved(etag)),
     };
+    let (pre, post) = (words.option("pre="), words.option("post="));
     let has_id = !matches!(verb, Verb::Create | Verb::Upsert);
     let id = if has_id { Some(words.id()?) } else { None };
     let key = if keys == Keys::OfEach { words.key()? } else { None };
@@ -303,7 +335,7 @@ fn operation(verb: &str, words: &mut Words<'_>, keys: Keys) -> Result<Operation,
         Verb::Patch => Some(words.patch()?),
         Verb::Delete | Verb::Read => None,
     };
-    Ok(Operation { verb, key, id, body, conditions })
+    Ok(Operation { verb, key, id, body, conditions, pre, post })
 }
 
 /// The rest of a line, read from the left.

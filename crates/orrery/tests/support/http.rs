@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use storage::RangeStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
-use value::{Object, PartitionKey, Value, write_string};
+use value::{Object, PartitionKey, ScriptKind, Value, write_string};
 
 use crate::support::account::{
     Answer, DATABASE, Operation, OperationAnswer, Refusal, Request, Verb, sentence, text,
@@ -85,6 +85,11 @@ impl Client {
             Request::One { .. } => {
                 let body = (!body.is_empty()).then(|| text(&body));
                 Answer { etag: header("etag"), body, ..answer }
+            }
+            Request::Call { .. } => {
+                let body = (!body.is_empty()).then(|| text(&body));
+                let log = header("x-ms-documentdb-script-log-results").map(|log| decode(&log));
+                Answer { body, log, ..answer }
             }
             Request::Batch { .. } | Request::Bulk { .. } => {
                 Answer { results: results(&body), ..answer }
@@ -177,6 +182,22 @@ fn call(request: &Request) -> Call {
                 .with_page(page)
                 .with_body(query_body(query))
         }
+        Request::CreateScript { container, kind, body } => {
+            let kind = match kind {
+                ScriptKind::Procedure => "sprocs",
+                ScriptKind::Trigger => "triggers",
+                ScriptKind::Function => "udfs",
+            };
+            Call::new(Method::POST, kind, &["dbs", DATABASE, "colls", container, kind], 4)
+                .with_body(Value::from(body.clone()).to_text())
+        }
+        Request::Call { container, call, key } => {
+            let path = ["dbs", DATABASE, "colls", container, "sprocs", &call.procedure];
+            Call::new(Method::POST, "sprocs", &path, 6)
+                .with("x-ms-documentdb-script-enable-logging", &call.is_logging.to_string())
+                .with_key(key.as_ref())
+                .with_body(call.parameters.clone())
+        }
         Request::DeletePartition { container, key } => {
             let path = ["dbs", DATABASE, "colls", container, "operations", "partitionkeydelete"];
             Call::new(Method::POST, "colls", &path, 4).with_key(key.as_ref())
@@ -202,11 +223,14 @@ fn one(container: &str, operation: &Operation) -> Call {
         call = call.with("x-ms-documentdb-is-upsert", "True");
     }
     let conditions = &operation.conditions;
-    for (name, etag) in
-        [("if-match", &conditions.if_match), ("if-none-match", &conditions.if_none_match)]
-    {
-        if let Some(etag) = etag {
-            call = call.with(name, etag);
+    for (name, text) in [
+        ("if-match", &conditions.if_match),
+        ("if-none-match", &conditions.if_none_match),
+        ("x-ms-documentdb-pre-trigger-include", &operation.pre),
+        ("x-ms-documentdb-post-trigger-include", &operation.post),
+    ] {
+        if let Some(text) = text {
+            call = call.with(name, text);
         }
     }
     call.with_key(operation.key.as_ref()).with_body(operation.body.clone().unwrap_or_default())
@@ -341,4 +365,21 @@ fn encode(text: &str) -> String {
         }
     }
     out
+}
+
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digits = if byte == b'%' { [rest.next(), rest.next()] } else { [None, None] };
+        bytes.push(match digits {
+            [Some(high), Some(low)] => {
+                let hex = [high, low];
+                let hex = std::str::from_utf8(&hex).expect("digits are text");
+                u8::from_str_radix(hex, 16).expect("a percent sign starts two digits")
+            }
+            _ => byte,
+        });
+    }
+    String::from_utf8(bytes).expect("the text is UTF-8")
 }

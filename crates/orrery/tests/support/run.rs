@@ -86,6 +86,10 @@ impl<K: Keeping> Run<K> {
             Action::DeletePartition { key } => {
                 Request::DeletePartition { container: self.container(), key }
             }
+            Action::CreateScript { kind, body } => {
+                Request::CreateScript { container: self.container(), kind, body }
+            }
+            Action::Call { call, key } => Request::Call { container: self.container(), call, key },
             Action::Use { name } => {
                 self.container = name;
                 return Ok(Vec::new());
@@ -149,7 +153,7 @@ impl<K: Keeping> Run<K> {
             _ => {}
         }
         let answer = self.account().send(&request).await?;
-        let Answer { status, etag, body, charge_ru, results, .. } = answer;
+        let Answer { status, etag, body, charge_ru, results, log, .. } = answer;
         let head = Printed { status, substatus: 0, etag, body, message: None, charge_ru };
         let head = self.line(head, tags);
         let mut lines = Vec::new();
@@ -166,6 +170,7 @@ impl<K: Keeping> Run<K> {
             lines.push(self.line(printed, tags));
         }
         let mut printed = vec![head];
+        printed.extend(log.map(|log| format!("  log: {log}")));
         for alike in lines.chunk_by(|one, next| one == next) {
             match alike.len() {
                 0..MANY => printed.extend(alike.iter().map(|line| format!("  {line}"))),
@@ -290,6 +295,8 @@ struct Printed {
 fn refused_line(refusal: &Refusal, tags: Tags) -> String {
     let Refusal { status, substatus, code, message, charge_ru } = refusal;
     let charge = if tags.charge { format!(" {charge_ru} RU") } else { String::new() };
+    // Where in its source a script failed is of no interest here.
+    let message = message.split("\r\nStack trace").next().unwrap_or_default();
     format!("{status}/{substatus}{charge} {code}: {message}")
 }
 

@@ -1,6 +1,6 @@
 //! Procedures, triggers and functions: whole transactions or nothing, whoever else writes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
@@ -311,6 +311,52 @@ impl Clock for Hook {
         }
         self.now_ms
     }
+}
+
+/// A clock that moves on with every look at it.
+struct Hasty(AtomicU64);
+
+impl Clock for Hasty {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(10, Ordering::SeqCst)
+    }
+}
+
+/// The classic import: as many as there is time for, and the client goes on from there.
+#[tokio::test]
+async fn a_script_that_runs_out_of_time_keeps_what_it_has_done() {
+    let source = "function (from, to) {
+        const c = getContext().getCollection();
+        next(from);
+        function next(n) {
+            getContext().getResponse().setBody(n);
+            if (n === to) return;
+            const body = {id: String(n), pk: 'x'};
+            const accepted = c.createDocument(c.getSelfLink(), body, (error) => {
+                if (error) throw error;
+                next(n + 1);
+            });
+            if (!accepted) getContext().getResponse().setBody(n);
+        }
+    }";
+    let clock = Arc::new(Hasty(AtomicU64::new(START_S * 1_000)));
+    let db = Db::open(Arc::new(InMemory::new()), clock, &CountingIds::default()).await.unwrap();
+    let container = create_container(&db, "c", BY_PK, None).await;
+    let definition = Object::from([("id", "p"), ("body", source)]);
+    db.create_script(&container, ScriptKind::Procedure, &definition).await.unwrap();
+    let container = db.container("d", "c").unwrap();
+    let (mut done, mut calls) = (0, 0);
+    while done < 1_000 {
+        let call = call("p", &format!("[{done},1000]"));
+        let called = db.execute(&container, Some(&key(X)), call, None).await.unwrap();
+        let next: u64 = called.body.unwrap().parse().unwrap();
+        assert!(next > done, "every call gets on");
+        done = next;
+        calls += 1;
+    }
+    assert!(calls > 1, "one call had time for everything");
+    assert_eq!(db.container_usage(&container).unwrap().documents, 1_000);
+    verify(&db);
 }
 
 /// A container whose clock is a hook.

@@ -141,6 +141,13 @@ impl<P: Snapshot> Asked<'_, P> {
             };
             list.push(explain::spec(&path));
         }
+        // The key of the scope leads to its documents, whether its paths are indexed or not.
+        let mut with_key = Vec::new();
+        explain::paths_of(&self.condition, &mut with_key);
+        let by_key = with_key.iter().map(explain::spec);
+        let known: Vec<&String> = index_use.used.iter().chain(&index_use.potential).collect();
+        let by_key: Vec<String> = by_key.filter(|spec| !known.contains(&spec)).collect();
+        index_use.used.extend(by_key);
         Ok(index_use)
     }
 

@@ -4,7 +4,7 @@ use db::{Kind, Page, QueryText, Scope};
 use storage::InMemory;
 use value::{Epk, EpkRange, PartitionKey, Value};
 
-use crate::support::{BY_PK, Documents, create};
+use crate::support::{BY_PK, Documents, by_pk_with, create};
 
 fn query(text: &str) -> QueryText {
     QueryText { text: text.to_owned(), ..Default::default() }
@@ -131,6 +131,29 @@ async fn a_client_that_merges_may_narrow_a_query_that_goes_on() {
     let token = page("SELECT c.n FROM c WHERE c.n > 1 ORDER BY c.n", None).unwrap().continuation;
     let refused = page("SELECT c.n FROM c WHERE c.n > 2 ORDER BY c.n", token).map(|_| ());
     assert_eq!(refused.unwrap_err().error.kind, Kind::BadRequest);
+}
+
+#[tokio::test]
+async fn the_key_of_a_request_counts_as_an_index() {
+    let policies = by_pk_with(
+        r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/n/?"}]}"#,
+    );
+    let documents = Documents::new(&policies).await;
+    documents.must(r#"["a"]"#, create(r#"{"id":"1","pk":"a"}"#)).await;
+    let check = |text: &str, key: Option<&str>, used: &[&str], potential: &[&str]| {
+        let key = key.map(|key| PartitionKey::parse_header(key).unwrap());
+        let scope = Scope { key, cross_partition: true, ..Scope::default() };
+        let page = Page { tell_indexes: true, ..Page::default() };
+        let answer = documents.db.query(&documents.container, &query(text), &scope, &page, None);
+        let index_use = answer.unwrap().index_use.expect("it was asked for");
+        assert_eq!(index_use.used, used, "used by {text}");
+        assert_eq!(index_use.potential, potential, "of use to {text}");
+    };
+    check("SELECT * FROM c", None, &[], &[]);
+    check("SELECT * FROM c", Some(r#"["a"]"#), &["/pk/?"], &[]);
+    check("SELECT * FROM c WHERE c.m = 1 AND c.n = 1", None, &["/m/?"], &["/n/?"]);
+    check("SELECT * FROM c WHERE c.n = 1", Some(r#"["a"]"#), &["/pk/?"], &["/n/?"]);
+    check("SELECT * FROM c WHERE c.pk = 'a'", None, &["/pk/?"], &[]);
 }
 
 #[tokio::test]

@@ -12,8 +12,10 @@
 //!
 //! The engine looks at the clock when a function is called or a loop turns, and then only every ten
 //! thousandth time; inside a built-in function it does not look at all. The sandbox therefore asks
-//! before built-in functions that can take long, and the memory limit bounds the rest: the smaller
-//! it is, the closer a script that means harm ends to its deadline.
+//! before built-in functions that can take long. It cannot stand in front of operators: a loop that
+//! does nothing but spread a giant object, compare giant strings, walk a prototype chain of thousands
+//! or multiply giant integers sees its deadline ten thousand turns late. What such a turn can cost is
+//! bounded by the memory limit alone, so whoever waits for a script should not wait for ever.
 
 mod engine;
 mod error;

@@ -91,6 +91,8 @@ fn patterns_that_search_for_ever() {
 
 #[test]
 fn built_in_functions_over_much() {
+    check_endless("for (;;) 'x'.repeat(4e6);");
+    check_endless("for (;;) Array.from({length: 1e5});");
     check_endless(
         "var a = []; for (var i = 0; i < 100000; i++) a.push((i * 7919) % 100000); for (;;) a.sort();",
     );

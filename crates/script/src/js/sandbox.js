@@ -286,7 +286,20 @@
             return apply(original, this, given);
         });
     }
-    for (const name of ['repeat', 'padStart', 'padEnd', 'normalize', 'toLowerCase', 'toUpperCase', 'concat']) {
+    // These make much of little.
+    for (const name of ['repeat', 'padStart', 'padEnd']) {
+        const original = texts[name];
+        stand(texts, name, original, function (...given) {
+            tick();
+            return apply(original, this, given);
+        });
+    }
+    const listFrom = Array.from;
+    stand(Array, 'from', listFrom, function (...given) {
+        tick();
+        return apply(listFrom, this, given);
+    });
+    for (const name of ['normalize', 'toLowerCase', 'toUpperCase', 'concat']) {
         const original = texts[name];
         stand(texts, name, original, function (...given) {
             if (typeof this === 'string' && this.length > 4096) tick();

@@ -2,7 +2,7 @@
 //!
 //! It speaks the protocol as the SDKs do and shares nothing with the server but the signature of a
 //! key, so that what a command shows is what every client gets. One connection, one request at a
-//! time. What comes back is bounded in size and in time.
+//! time. What comes back is bounded in size and in time. What can be asked for is in [`crate::account`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,16 +14,15 @@ use db::{Clock, SystemClock};
 use gateway::Key;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Uri};
 use hyper_util::rt::TokioIo;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use value::{Object, PartitionKey, Value};
 
 /// A server is either there within this time or it is not.
 const CONNECT_AT_MOST: Duration = Duration::from_secs(10);
@@ -79,25 +78,6 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A query over the documents of a container.
-#[derive(Clone, Debug)]
-pub(crate) struct Question {
-    pub(crate) database: String,
-    pub(crate) container: String,
-    pub(crate) text: String,
-    pub(crate) parameters: Vec<(String, Value)>,
-    pub(crate) key: Option<PartitionKey>,
-}
-
-/// What one request for a query wants.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Want<'a> {
-    /// A page of rows.
-    Page { items_max: Option<u32>, continuation: Option<&'a str>, metrics: bool },
-    /// How the query would be answered.
-    Explanation,
-}
-
 /// An answer, read to its end, of whatever status.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -126,6 +106,18 @@ impl Answer {
         self.header("x-ms-cosmos-index-utilization")
     }
 
+    /// How long to wait before the request is sent again.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let after = self.header("x-ms-retry-after-ms")?.parse().ok()?;
+        Some(Duration::from_millis(after))
+    }
+
+    /// What a procedure wrote to its log.
+    pub(crate) fn script_log(&self) -> Option<String> {
+        let log = self.header("x-ms-documentdb-script-log-results")?;
+        Some(percent_decode_str(log).decode_utf8_lossy().into_owned())
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -144,11 +136,89 @@ pub(crate) enum Unanswered {
     Late(Duration),
 }
 
-/// A connection to a server.
+/// What a request is about: the segments of its path, not encoded. They alternate between what a
+/// thing is and how it is called, so a path of an odd number of them is about all things of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target(Vec<String>);
+
+impl Target {
+    pub(crate) fn new(segments: &[&str]) -> Self {
+        Self(segments.iter().map(|segment| (*segment).to_owned()).collect())
+    }
+
+    fn path(&self) -> String {
+        self.0.iter().map(|segment| format!("/{}", encode(segment))).collect()
+    }
+
+    /// The kind and the link that the signature names.
+    fn signed(&self) -> (&str, String) {
+        let is_list = self.0.len() % 2 == 1;
+        let (kind_at, link_end) = if is_list { (1, self.0.len() - 1) } else { (2, self.0.len()) };
+        (&self.0[self.0.len() - kind_at], self.0[..link_end].join("/"))
+    }
+}
+
+/// A request, but for what every request has.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    target: Target,
+    headers: Vec<(&'static str, String)>,
+    body: Bytes,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, target: Target) -> Self {
+        Self { method, target, headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
+        self.headers.push((name, value.to_string()));
+        self
+    }
+
+    pub(crate) fn with_body(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..self }
+    }
+
+    fn authorization(&self, key: &Key, date: &str) -> String {
+        let verb = self.method.as_str().to_lowercase();
+        let (kind, link) = self.target.signed();
+        let payload = format!("{verb}\n{kind}\n{link}\n{}\n\n", date.to_lowercase());
+        let signature = key.sign(payload.as_bytes());
+        encode(&format!("type=master&ver=1.0&sig={signature}"))
+    }
+
+    fn request(self, authority: &HeaderValue, key: &Key) -> Result<Request<Bytes>, Unanswered> {
+        let now = UNIX_EPOCH + Duration::from_millis(SystemClock.now_ms());
+        let date = httpdate::fmt_http_date(now);
+        let authorization = self.authorization(key, &date);
+        let mut request = Request::builder()
+            .method(self.method)
+            .uri(self.target.path())
+            .header(HOST, authority.clone())
+            .header("x-ms-version", VERSION)
+            .header("x-ms-date", date)
+            .header(AUTHORIZATION, authorization);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        request.body(self.body).map_err(|error| Unanswered::Broken(error.to_string()))
+    }
+}
+
+/// Asks a server.
 pub(crate) struct Client {
-    send: SendRequest<Full<Bytes>>,
+    network: Network,
     authority: HeaderValue,
     key: Key,
+}
+
+/// A connection, opened when it is needed and again when the server has closed it.
+struct Network {
+    endpoint: Endpoint,
+    tls: Option<Arc<ClientConfig>>,
+    open: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
@@ -158,102 +228,57 @@ impl Client {
         tls: Option<ClientConfig>,
         key: Key,
     ) -> Result<Self, Unanswered> {
-        let broken = |error: &dyn fmt::Display| Unanswered::Broken(error.to_string());
-        let authority = HeaderValue::from_str(&endpoint.authority).map_err(|e| broken(&e))?;
-        let opening = async {
-            let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
-                .await
-                .map_err(|error| Unanswered::NotConnected(error.to_string()))?;
-            // Requests are written whole; waiting for more of them only delays the answer.
-            stream.set_nodelay(true).map_err(|e| broken(&e))?;
-            let Some(tls) = tls else { return handshake(stream).await };
-            let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| broken(&e))?;
-            let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
-            handshake(stream.map_err(tls_failure)?).await
-        };
-        let send = tokio::time::timeout(CONNECT_AT_MOST, opening)
-            .await
-            .map_err(|_| Unanswered::Late(CONNECT_AT_MOST))??;
-        Ok(Self { send, authority, key })
+        let authority = HeaderValue::from_str(&endpoint.authority)
+            .map_err(|error| Unanswered::Broken(error.to_string()))?;
+        let tls = tls.map(Arc::new);
+        let mut network = Network { endpoint: endpoint.clone(), tls, open: None };
+        network.open().await?;
+        Ok(Self { network, authority, key })
     }
 
-    /// Asks for a page of a query's answer, or how it would be answered.
-    pub(crate) async fn ask(
-        &mut self,
-        question: &Question,
-        want: Want<'_>,
-    ) -> Result<Answer, Unanswered> {
-        let link = format!("dbs/{}/colls/{}", question.database, question.container);
-        let path = format!(
-            "/dbs/{}/colls/{}/docs",
-            encode(&question.database),
-            encode(&question.container)
-        );
-        let mut headers = vec![
-            (CONTENT_TYPE, "application/query+json".to_owned()),
-            header("x-ms-documentdb-isquery", "True"),
-            header("x-ms-documentdb-query-enablecrosspartition", "True"),
-        ];
-        if let Some(key) = &question.key {
-            headers.push(header("x-ms-documentdb-partitionkey", key));
-        }
-        match want {
-            Want::Explanation => headers.push(header("x-orrery-explain", "true")),
-            Want::Page { items_max, continuation, metrics } => {
-                headers.extend(items_max.map(|count| header("x-ms-max-item-count", count)));
-                headers.extend(continuation.map(|token| header("x-ms-continuation", token)));
-                if metrics {
-                    headers.push(header("x-ms-documentdb-populatequerymetrics", "True"));
-                    headers.push(header("x-ms-cosmos-populateindexmetrics-v2", "True"));
-                }
-            }
-        }
-        let call = Call { method: Method::POST, kind: "docs", link: &link, path: &path };
-        self.call(call, headers, question.body()).await
-    }
-
-    /// Whether there is such a database.
-    pub(crate) async fn has_database(&mut self, name: &str) -> Result<bool, Unanswered> {
-        let (link, path) = (format!("dbs/{name}"), format!("/dbs/{}", encode(name)));
-        let call = Call { method: Method::GET, kind: "dbs", link: &link, path: &path };
-        Ok(self.call(call, Vec::new(), String::new()).await?.status == 200)
-    }
-
-    async fn call(
-        &mut self,
-        call: Call<'_>,
-        headers: Vec<(HeaderName, String)>,
-        body: String,
-    ) -> Result<Answer, Unanswered> {
-        let exchange = self.exchange(call, headers, body);
-        tokio::time::timeout(ANSWER_AT_MOST, exchange)
+    /// Sends a request and reads the answer, of whatever status.
+    pub(crate) async fn send(&mut self, call: Call) -> Result<Answer, Unanswered> {
+        let request = call.request(&self.authority, &self.key)?;
+        tokio::time::timeout(ANSWER_AT_MOST, self.network.exchange(request))
             .await
             .map_err(|_| Unanswered::Late(ANSWER_AT_MOST))?
     }
+}
 
-    async fn exchange(
-        &mut self,
-        call: Call<'_>,
-        headers: Vec<(HeaderName, String)>,
-        body: String,
-    ) -> Result<Answer, Unanswered> {
-        let broken = |error: &dyn fmt::Display| Unanswered::Broken(error.to_string());
-        let now = UNIX_EPOCH + Duration::from_millis(SystemClock.now_ms());
-        let date = httpdate::fmt_http_date(now);
-        let authorization = call.authorization(&self.key, &date);
-        let mut request = Request::builder()
-            .method(call.method)
-            .uri(call.path)
-            .header(HOST, self.authority.clone())
-            .header("x-ms-version", VERSION)
-            .header("x-ms-date", date)
-            .header(AUTHORIZATION, authorization);
-        for (name, value) in headers {
-            request = request.header(name, value);
+impl Network {
+    /// The connection, a new one if need be.
+    async fn open(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, Unanswered> {
+        let is_open = match &mut self.open {
+            // A server closes connections that nothing comes over for a while.
+            Some(open) => !open.is_closed() && open.ready().await.is_ok(),
+            None => false,
+        };
+        if !is_open {
+            let opened = tokio::time::timeout(CONNECT_AT_MOST, self.dial()).await;
+            self.open = Some(opened.map_err(|_| Unanswered::Late(CONNECT_AT_MOST))??);
         }
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|e| broken(&e))?;
-        self.send.ready().await.map_err(|e| broken(&e))?;
-        let answer = self.send.send_request(request).await.map_err(|e| broken(&e))?;
+        Ok(self.open.as_mut().expect("it was opened just now"))
+    }
+
+    async fn dial(&self) -> Result<SendRequest<Full<Bytes>>, Unanswered> {
+        let broken = |error: &dyn fmt::Display| Unanswered::Broken(error.to_string());
+        let endpoint = &self.endpoint;
+        let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
+            .await
+            .map_err(|error| Unanswered::NotConnected(error.to_string()))?;
+        // Requests are written whole; waiting for more of them only delays the answer.
+        stream.set_nodelay(true).map_err(|e| broken(&e))?;
+        let Some(tls) = self.tls.clone() else { return handshake(stream).await };
+        let name = ServerName::try_from(endpoint.host.clone()).map_err(|e| broken(&e))?;
+        let stream = TlsConnector::from(tls).connect(name, stream).await;
+        handshake(stream.map_err(tls_failure)?).await
+    }
+
+    async fn exchange(&mut self, request: Request<Bytes>) -> Result<Answer, Unanswered> {
+        let broken = |error: &dyn fmt::Display| Unanswered::Broken(error.to_string());
+        let open = self.open().await?;
+        open.ready().await.map_err(|e| broken(&e))?;
+        let answer = open.send_request(request.map(Full::new)).await.map_err(|e| broken(&e))?;
         let (head, body) = answer.into_parts();
         let body =
             Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
@@ -265,37 +290,6 @@ impl Client {
                 }
             })?;
         Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
-    }
-}
-
-/// What a request is signed for, and its path.
-struct Call<'a> {
-    method: Method,
-    /// The type and the link that the signature names.
-    kind: &'a str,
-    link: &'a str,
-    path: &'a str,
-}
-
-impl Call<'_> {
-    fn authorization(&self, key: &Key, date: &str) -> String {
-        let verb = self.method.as_str().to_lowercase();
-        let payload = format!("{verb}\n{}\n{}\n{}\n\n", self.kind, self.link, date.to_lowercase());
-        let signature = key.sign(payload.as_bytes());
-        encode(&format!("type=master&ver=1.0&sig={signature}"))
-    }
-}
-
-impl Question {
-    fn body(&self) -> String {
-        let parameter = |(name, value): &(String, Value)| {
-            let name = Value::from(name.as_str());
-            Value::from(Object::from([("name", name), ("value", value.clone())]))
-        };
-        let parameters: Vec<Value> = self.parameters.iter().map(parameter).collect();
-        let query = Value::from(self.text.as_str());
-        Value::from(Object::from([("query", query), ("parameters", Value::from(parameters))]))
-            .to_text()
     }
 }
 
@@ -317,10 +311,6 @@ fn tls_failure(error: std::io::Error) -> Unanswered {
         Some(rustls::Error::InvalidCertificate(why)) => Unanswered::NotTrusted(why.to_string()),
         _ => Unanswered::Broken(error.to_string()),
     }
-}
-
-fn header(name: &'static str, value: impl fmt::Display) -> (HeaderName, String) {
-    (HeaderName::from_static(name), value.to_string())
 }
 
 /// All but letters, digits and the few marks that are safe everywhere.
@@ -367,23 +357,26 @@ mod tests {
     #[test]
     fn requests_are_signed_as_the_service_expects() {
         let key = Key::parse(EMULATOR_KEY).unwrap();
-        for (method, kind, link, signature) in [
-            (Method::GET, "dbs", "", "Bk4MqbjRdQImb4Rqp5pmqv1%2FOhkMQU93qlTmk%2FSzVRQ%3D"),
+        for (method, segments, signature) in [
+            (Method::GET, &["dbs"][..], "Bk4MqbjRdQImb4Rqp5pmqv1%2FOhkMQU93qlTmk%2FSzVRQ%3D"),
             (
                 Method::POST,
-                "docs",
-                "dbs/ToDoList/colls/Items",
+                &["dbs", "ToDoList", "colls", "Items", "docs"],
                 "xsGOVdJuhdfCMSf88b%2Fz4eUsnekTR9zZqIIh8juDTYo%3D",
             ),
         ] {
-            let call = Call { method, kind, link, path: "" };
+            let call = Call::new(method, Target::new(segments));
             let found = call.authorization(&key, "Thu, 27 Apr 2017 00:51:12 GMT");
             assert_eq!(found, format!("type%3Dmaster%26ver%3D1.0%26sig%3D{signature}"));
         }
     }
 
     #[test]
-    fn names_are_encoded_in_paths() {
-        assert_eq!(encode("a b/ö-_.~"), "a%20b%2F%C3%B6-_.~");
+    fn targets_have_a_path_and_what_is_signed() {
+        let target = Target::new(&["dbs", "a b/ö-_.~", "colls"]);
+        assert_eq!(target.path(), "/dbs/a%20b%2F%C3%B6-_.~/colls");
+        assert_eq!(target.signed(), ("colls", "dbs/a b/ö-_.~".to_owned()));
+        let target = Target::new(&["dbs", "a", "colls", "b"]);
+        assert_eq!(target.signed(), ("colls", "dbs/a/colls/b".to_owned()));
     }
 }

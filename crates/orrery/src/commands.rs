@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use serde::Deserialize;
 use value::{PartitionKey, Value};
 
-use crate::client::Endpoint;
+use crate::account::Place;
+use crate::connection::ConnectionArguments;
 use crate::rows::Format;
 
 /// An open-source document database that speaks the Azure Cosmos DB for NoSQL protocol.
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     /// emulator. It ends with 0 if the query was answered, with 1 if it was not, and with 2 if the
     /// command makes no sense.
     Query(Box<QueryArguments>),
+    /// Bring procedures, triggers and functions to a container, list and call them.
+    #[command(subcommand)]
+    Script(ScriptCommand),
     /// Check that everything stored fits together. The server must not be running.
     Verify(VerifyArguments),
 }
@@ -221,30 +225,96 @@ pub(crate) struct QueryArguments {
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
 
-    /// The server.
-    #[arg(
-        long,
-        env = "ORRERY_ENDPOINT",
-        value_name = "URL",
-        default_value = "http://localhost:8081/"
-    )]
-    pub(crate) endpoint: Endpoint,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
 
-    /// A key of the account [default: the well-known emulator key]
-    #[arg(long, env = "ORRERY_KEY", value_name = "KEY", hide_env_values = true)]
-    pub(crate) key: Option<String>,
+/// What can be done with scripts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScriptCommand {
+    /// Make the procedures, triggers and functions of a folder those of a container.
+    ///
+    /// The folder holds procedures/NAME.js, triggers/NAME.js and functions/NAME.js, each with one
+    /// function. The first line of a trigger says when it runs: '// trigger: pre create', with 'pre'
+    /// or 'post' and 'all', 'create', 'replace', 'update', 'upsert' or 'delete'. Scripts that are new
+    /// are created, scripts that differ are replaced.
+    Push(Box<ScriptPushArguments>),
+    /// Call a procedure and print what it returns.
+    Call(Box<ScriptCallArguments>),
+    /// List the procedures, triggers and functions of a container.
+    List(Box<ScriptListArguments>),
+}
 
-    /// A file that holds a key of the account.
-    #[arg(long, env = "ORRERY_KEY_FILE", value_name = "FILE", conflicts_with = "key")]
-    pub(crate) key_file: Option<PathBuf>,
+/// A container, named by options.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlaceArguments {
+    /// The database.
+    #[arg(long, value_name = "NAME")]
+    database: String,
 
-    /// A PEM file with the authorities to trust [default: those of the system]
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    pub(crate) ca: Option<PathBuf>,
+    /// The container.
+    #[arg(long, value_name = "NAME")]
+    container: String,
+}
 
-    /// Trust whatever certificate the server shows.
+impl PlaceArguments {
+    pub(crate) fn place(&self) -> Place {
+        Place { database: self.database.clone(), container: self.container.clone() }
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScriptPushArguments {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    /// Delete the container's scripts that are not in the folder.
     #[arg(long)]
-    pub(crate) insecure: bool,
+    pub(crate) prune: bool,
+
+    /// Tell what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScriptCallArguments {
+    /// The procedure.
+    pub(crate) name: String,
+
+    /// What it is given: one JSON value for each of its parameters.
+    #[arg(value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
+    pub(crate) arguments: Vec<Value>,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    /// The logical partition that it runs in: a JSON value, or an array with one for each level.
+    #[arg(long, value_name = "JSON", value_parser = partition_key, allow_negative_numbers = true)]
+    pub(crate) partition_key: PartitionKey,
+
+    /// Tell on standard error what the procedure writes with console.log.
+    #[arg(long)]
+    pub(crate) log: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScriptListArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
 }
 
 /// Reads `@name=JSON`.

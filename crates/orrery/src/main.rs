@@ -1,13 +1,17 @@
 //! The `orrery` command: choices (which engine, which port) are made here, once.
 
+mod account;
 mod client;
 mod commands;
 mod config;
+mod connection;
 mod explanation;
 mod logging;
 mod query;
 mod refusal;
 mod rows;
+mod script;
+mod script_folder;
 mod serve;
 mod trust;
 mod verify;
@@ -26,6 +30,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Query(arguments) => query::run(*arguments),
+        Command::Script(command) => script::run(command),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

@@ -6,59 +6,26 @@
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use gateway::{EMULATOR_KEY, Key};
 use percent_encoding::percent_decode_str;
 use value::Value;
 
-use crate::client::{Answer, Client, Endpoint, Question, Unanswered, Want};
+use crate::account::{Account, Place, Question, Want, json, not_understood};
+use crate::client::Answer;
 use crate::commands::QueryArguments;
+use crate::connection::{self, Failure};
 use crate::explanation::{self, count};
-use crate::refusal;
 use crate::rows::{Format, Rows};
 use crate::say;
-use crate::trust::Trust;
-
-/// Why a query was not answered, for the person who asked.
-#[derive(Debug)]
-enum Failure {
-    /// The command itself makes no sense.
-    Usage(String),
-    /// The server did not answer the query.
-    Refused(String),
-    /// Nobody reads the output any more: the reader has had enough.
-    Unread,
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Unread,
-            _ => Failure::Refused(format!("cannot write the answer: {error}")),
-        }
-    }
-}
 
 pub(crate) fn run(arguments: QueryArguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(query(arguments)) {
-        Ok(()) | Err(Failure::Unread) => Ok(ExitCode::SUCCESS),
-        Err(Failure::Refused(message)) => Err(message.into()),
-        Err(Failure::Usage(message)) => {
-            say(&format!("orrery: {message}"));
-            Ok(ExitCode::from(2))
-        }
-    }
+    connection::run(query(arguments))
 }
 
 async fn query(arguments: QueryArguments) -> Result<(), Failure> {
-    let key = key(&arguments)?;
-    let trust = trust(&arguments)?;
     let mut asker = Asker {
-        client: connect(&arguments.endpoint, &trust, key).await?,
-        endpoint: arguments.endpoint,
+        account: arguments.connection.connect().await?,
         question: Question {
-            database: arguments.database,
-            container: arguments.container,
+            place: Place { database: arguments.database, container: arguments.container },
             text: arguments.text,
             parameters: arguments.parameters,
             key: arguments.partition_key,
@@ -76,76 +43,21 @@ async fn query(arguments: QueryArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn key(arguments: &QueryArguments) -> Result<Key, Failure> {
-    let (name, text) = match (&arguments.key, &arguments.key_file) {
-        (Some(key), _) => ("--key".to_owned(), key.clone()),
-        (None, Some(path)) => {
-            let text = std::fs::read_to_string(path);
-            let refuse = |error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
-            (path.display().to_string(), text.map_err(refuse)?)
-        }
-        (None, None) => ("--key".to_owned(), EMULATOR_KEY.to_owned()),
-    };
-    Key::parse(&text).map_err(|error| Failure::Usage(format!("{name}: {}", error.0)))
-}
-
-fn trust(arguments: &QueryArguments) -> Result<Trust, Failure> {
-    let trust = match &arguments.ca {
-        Some(path) => Trust::File(path.clone()),
-        None if arguments.insecure => Trust::Anything,
-        None => Trust::System,
-    };
-    if trust != Trust::System && !arguments.endpoint.is_secure {
-        return Err(Failure::Usage(format!(
-            "--ca and --insecure are about certificates, and {} has none; give --endpoint https://…",
-            arguments.endpoint
-        )));
-    }
-    Ok(trust)
-}
-
-async fn connect(endpoint: &Endpoint, trust: &Trust, key: Key) -> Result<Client, Failure> {
-    let tls = if endpoint.is_secure { Some(trust.config().map_err(Failure::Usage)?) } else { None };
-    Client::connect(endpoint, tls, key).await.map_err(|error| unanswered(endpoint, error))
-}
-
-/// Says why there is no answer, and what can be done.
-fn unanswered(endpoint: &Endpoint, error: Unanswered) -> Failure {
-    Failure::Refused(match error {
-        Unanswered::NotConnected(why) => format!(
-            "cannot connect to {endpoint}: {why}; start a server with 'orrery serve', or say where \
-             it is with --endpoint"
-        ),
-        Unanswered::NotTrusted(why) => format!(
-            "the certificate of {endpoint} is not trusted: {why}; name the authority with --ca (a \
-             server's own is in its data directory, tls/ca.pem), or check nothing with --insecure"
-        ),
-        Unanswered::Broken(why) => format!(
-            "{endpoint} does not answer as a server should: {why}; see whether the address and \
-             http or https are right"
-        ),
-        Unanswered::Late(after) => {
-            format!("{endpoint} did not answer within {} seconds", after.as_secs())
-        }
-    })
-}
-
 /// A question on its way to a server.
 struct Asker {
-    client: Client,
-    endpoint: Endpoint,
+    account: Account,
     question: Question,
 }
 
 impl Asker {
     /// Prints how the query would be answered.
     async fn explain(&mut self, format: Option<Format>) -> Result<(), Failure> {
-        let answer = self.ask(Want::Explanation).await?;
+        let answer = self.account.ask(&self.question, Want::Explanation).await?;
         let explanation = json(&answer)?;
         let text = explanation::text(&explanation).ok_or_else(|| {
             Failure::Refused(format!(
                 "{} does not explain queries: it is another server than Orrery, or an older one",
-                self.endpoint
+                self.account.endpoint()
             ))
         })?;
         let text = match format {
@@ -175,7 +87,7 @@ impl Asker {
             let items_max = page_size.into_iter().chain(room).min();
             let continuation_sent = continuation.as_deref();
             let want = Want::Page { items_max, continuation: continuation_sent, metrics };
-            let answer = self.ask(want).await?;
+            let answer = self.account.ask(&self.question, want).await?;
             let page = json(&answer)?;
             let found = page.get("Documents").and_then(Value::as_array);
             let found = found.ok_or_else(|| not_understood("it has no rows"))?;
@@ -194,40 +106,6 @@ impl Asker {
         }
         Ok(totals)
     }
-
-    /// Asks, and makes a refusal readable.
-    async fn ask(&mut self, want: Want<'_>) -> Result<Answer, Failure> {
-        let answer = self.client.ask(&self.question, want).await;
-        let answer = answer.map_err(|error| unanswered(&self.endpoint, error))?;
-        match answer.status {
-            200 => Ok(answer),
-            404 => Err(Failure::Refused(self.missing().await?)),
-            _ => Err(Failure::Refused(refusal::describe(&answer, &self.question.text))),
-        }
-    }
-
-    /// What it is that does not exist.
-    async fn missing(&mut self) -> Result<String, Failure> {
-        let Question { database, container, .. } = &self.question;
-        let has_database = self.client.has_database(database).await;
-        Ok(if has_database.map_err(|error| unanswered(&self.endpoint, error))? {
-            format!("there is no container '{container}' in database '{database}'")
-        } else {
-            format!("there is no database '{database}' at {}", self.endpoint)
-        })
-    }
-}
-
-/// Rows of queries may be deeper than documents.
-const DEPTH_MAX: usize = 1024;
-
-fn json(answer: &Answer) -> Result<Value, Failure> {
-    Value::parse_with_depth(&answer.body, DEPTH_MAX)
-        .map_err(|error| not_understood(&format!("it is not JSON: {error}")))
-}
-
-fn not_understood(why: &str) -> Failure {
-    Failure::Refused(format!("the server's answer cannot be understood: {why}"))
 }
 
 /// What an answer cost, over all pages.

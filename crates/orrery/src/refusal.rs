@@ -39,6 +39,18 @@ pub(crate) fn describe(answer: &Answer, query: &str) -> String {
     }
 }
 
+/// Says why the server refused anything but a query.
+pub(crate) fn sentence(answer: &Answer) -> String {
+    match answer.status {
+        400 => {
+            let complaints = complaints(&answer.body);
+            let messages: Vec<&str> = complaints.iter().map(|one| one.message.as_str()).collect();
+            format!("the server refuses: {}", messages.join("; "))
+        }
+        _ => describe(answer, ""),
+    }
+}
+
 impl Complaint {
     /// The sentence, and the place below the part of the query that it is about.
     fn about(&self, query: &str) -> String {

@@ -1,132 +1,18 @@
 //! `orrery query` against a server: rows in their forms, pages, explanations, and what is said when
 //! there is no answer.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop where a script would")]
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
 
-use db::{Clock, SystemClock};
-use gateway::{EMULATOR_KEY, Key};
-
-/// A server with the container `orders` in the database `shop`, which ends with the test.
-struct Server {
-    process: Child,
-    port: u16,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn orrery(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
-    command.args(arguments).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::process::{Said, Server, orrery};
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = orrery(&["serve", "--port", "0"]);
-        let mut process = command.args(arguments).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.split("https://localhost:").nth(1).unwrap().split('/').next().unwrap();
-        Self { port: port.parse().unwrap(), process }
-    }
-
-    /// A server with five orders of two customers. `note` is not indexed.
-    fn with_orders(arguments: &[&str]) -> Self {
-        let server = Self::start(arguments);
-        server.post("dbs", "", "/dbs", None, r#"{"id":"shop"}"#);
-        let container = r#"{"id":"orders","partitionKey":{"paths":["/customer"],"kind":"Hash"},
-            "indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/note/?"}]}}"#;
-        server.post("colls", "dbs/shop", "/dbs/shop/colls", None, container);
-        for (id, customer, total) in
-            [("1", "ada", "12.50"), ("2", "ada", "3"), ("3", "bob", "40"), ("4", "bob", "7")]
-        {
-            let order = format!(
-                r#"{{"id":"{id}","customer":"{customer}","total":{total},"note":"for {customer}"}}"#
-            );
-            server.order(customer, &order);
-        }
-        server.order("ada", r#"{"id":"5","customer":"ada","tags":["gift","€"]}"#);
-        server
-    }
-
-    fn order(&self, customer: &str, body: &str) {
-        let key = format!("[\"{customer}\"]");
-        let path = "/dbs/shop/colls/orders/docs";
-        self.post("docs", "dbs/shop/colls/orders", path, Some(&key), body);
-    }
-
-    fn post(&self, kind: &str, link: &str, path: &str, key: Option<&str>, body: &str) {
-        let now = UNIX_EPOCH + Duration::from_millis(SystemClock.now_ms());
-        let date = httpdate::fmt_http_date(now);
-        let payload = format!("post\n{kind}\n{link}\n{}\n\n", date.to_lowercase());
-        let signature = Key::parse(EMULATOR_KEY).unwrap().sign(payload.as_bytes());
-        let key = key.map(|key| format!("x-ms-documentdb-partitionkey: {key}\r\n"));
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             x-ms-version: 2020-07-15\r\nx-ms-date: {date}\r\n\
-             authorization: type=master&ver=1.0&sig={signature}\r\n{}content-length: {}\r\n\r\n{body}",
-            key.unwrap_or_default(),
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 201 "), "{path}: {answer}");
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://localhost:{}/", self.port)
-    }
-
     /// Asks the orders.
     fn query(&self, text: &str, options: &[&str]) -> Said {
         let mut command =
             orrery(&["query", "--endpoint", &self.endpoint(), "shop", "orders", text]);
         Said::by(command.args(options))
-    }
-}
-
-/// What a command said, and how it ended.
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn by(command: &mut Command) -> Self {
-        let output = command.output().unwrap();
-        Self {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    #[track_caller]
-    fn rows(self, expected: &str) {
-        assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
-        assert_eq!(self.out, expected);
-    }
-
-    #[track_caller]
-    fn fails(self, code: i32, part: &str) {
-        assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
-        assert!(self.err.contains(part), "{}\nlacks: {part}", self.err);
     }
 }
 
@@ -136,16 +22,16 @@ fn rows_come_in_the_form_that_is_asked_for() {
     let text = "SELECT c.id, c.total FROM c WHERE c.customer = 'ada' ORDER BY c.id";
     server
         .query(text, &[])
-        .rows("{\"id\":\"1\",\"total\":12.50}\n{\"id\":\"2\",\"total\":3}\n{\"id\":\"5\"}\n");
-    server.query(text, &["--format", "json"]).rows(
+        .prints("{\"id\":\"1\",\"total\":12.50}\n{\"id\":\"2\",\"total\":3}\n{\"id\":\"5\"}\n");
+    server.query(text, &["--format", "json"]).prints(
         "[\n{\"id\":\"1\",\"total\":12.50},\n{\"id\":\"2\",\"total\":3},\n{\"id\":\"5\"}\n]\n",
     );
     server
         .query(text, &["--format", "table"])
-        .rows("id  total\n--  -----\n1   12.50\n2       3\n5\n");
-    server.query("SELECT VALUE c.tags FROM c", &[]).rows("[\"gift\",\"€\"]\n");
-    server.query("SELECT * FROM c WHERE false", &[]).rows("");
-    server.query("SELECT * FROM c WHERE false", &["--format", "json"]).rows("[]\n");
+        .prints("id  total\n--  -----\n1   12.50\n2       3\n5\n");
+    server.query("SELECT VALUE c.tags FROM c", &[]).prints("[\"gift\",\"€\"]\n");
+    server.query("SELECT * FROM c WHERE false", &[]).prints("");
+    server.query("SELECT * FROM c WHERE false", &["--format", "json"]).prints("[]\n");
 }
 
 #[test]
@@ -153,11 +39,11 @@ fn parameters_and_the_partition_key_are_sent() {
     let server = Server::with_orders(&["--in-memory"]);
     let text = "SELECT VALUE c.id FROM c WHERE c.total < @most AND NOT ARRAY_CONTAINS(@not, c.id)";
     let options = ["--parameter", "@most=10", "--parameter", "@not=[\"9\",\"2\"]"];
-    server.query(text, &options).rows("\"4\"\n");
+    server.query(text, &options).prints("\"4\"\n");
     let key = ["--partition-key", "\"bob\""];
-    server.query("SELECT VALUE COUNT(1) FROM c", &key).rows("2\n");
+    server.query("SELECT VALUE COUNT(1) FROM c", &key).prints("2\n");
     let nobody = ["--partition-key", "[\"zoë\"]"];
-    server.query("SELECT VALUE COUNT(1) FROM c", &nobody).rows("0\n");
+    server.query("SELECT VALUE COUNT(1) FROM c", &nobody).prints("0\n");
 }
 
 #[test]
@@ -166,8 +52,8 @@ fn pages_are_followed_and_rows_are_limited() {
     let text = "SELECT VALUE c.id FROM c ORDER BY c.id";
     for size in ["1", "2", "5", "1000"] {
         let rows = "\"1\"\n\"2\"\n\"3\"\n\"4\"\n\"5\"\n";
-        server.query(text, &["--page-size", size]).rows(rows);
-        server.query(text, &["--page-size", size, "--max-rows", "9"]).rows(rows);
+        server.query(text, &["--page-size", size]).prints(rows);
+        server.query(text, &["--page-size", size, "--max-rows", "9"]).prints(rows);
     }
     let some = server.query(text, &["--page-size", "2", "--max-rows", "3", "--format", "json"]);
     assert_eq!((some.code, some.out.as_str()), (0, "[\n\"1\",\n\"2\",\n\"3\"\n]\n"));
@@ -274,8 +160,8 @@ fn certificates_are_checked() {
             Said::by(command.args(options))
         };
         ask(&[]).fails(1, "is not trusted: ");
-        ask(&["--insecure"]).rows("5\n");
-        ask(&["--ca", data.join("tls/ca.pem").to_str().unwrap()]).rows("5\n");
+        ask(&["--insecure"]).prints("5\n");
+        ask(&["--ca", data.join("tls/ca.pem").to_str().unwrap()]).prints("5\n");
         ask(&["--ca", "no-such-file"]).fails(2, "cannot read no-such-file");
         let empty = data.join("tls/ca.key");
         ask(&["--ca", empty.to_str().unwrap()]).fails(2, "no certificate in PEM form");

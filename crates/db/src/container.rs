@@ -244,6 +244,18 @@ impl Container {
             && key.0.len() < definition.paths.len()
     }
 
+    /// Whether every change of a document is to be recorded.
+    pub(crate) fn records_events(&self) -> bool {
+        self.policies.change_feed_retention_minutes.is_some()
+    }
+
+    /// Whether an event of this second has been kept for as long as the policy says.
+    pub(crate) fn is_past_retention(&self, ts: u64, now_s: u64) -> bool {
+        let minutes = self.policies.change_feed_retention_minutes;
+        let seconds = minutes.and_then(|minutes| u64::try_from(minutes).ok()).unwrap_or(0) * 60;
+        ts.saturating_add(seconds) <= now_s
+    }
+
     /// Whether a document is past its time to live.
     pub(crate) fn is_expired(&self, header: &ItemHeader, now_s: u64) -> bool {
         let Some(default) = self.policies.default_ttl else { return false };

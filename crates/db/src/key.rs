@@ -16,6 +16,8 @@
 //! | unique | constraint, partition, hash of the values | id |
 //! | expiry | class, time, place | – |
 //! | purge | partition | documents up to this lsn are deleted |
+//! | event | lsn, ordinal in the commit | what happened to a document (`Event`) |
+//! | events since | – | all events after this lsn are there |
 //! | index | index id, values, place | – |
 //! | shape | shape id, place | –; exactly one for each document that is indexed |
 //! | shape definition | shape id | the paths of the shape (`index::shape::ShapeSet`) |
@@ -36,6 +38,8 @@ pub(crate) enum Kind {
     Unique = 0x14,
     Expiry = 0x15,
     Purge = 0x16,
+    Event = 0x17,
+    EventsSince = 0x18,
     Index = 0x20,
     Shape = 0x21,
     ShapeDefinition = 0x22,
@@ -97,6 +101,19 @@ pub(crate) fn rid(ordinal: u64) -> Vec<u8> {
 
 pub(crate) fn feed(lsn: u64, ordinal: u32) -> Vec<u8> {
     keyed(Kind::Feed, &[&lsn.to_be_bytes(), &ordinal.to_be_bytes()])
+}
+
+pub(crate) fn event(lsn: u64, ordinal: u32) -> Vec<u8> {
+    keyed(Kind::Event, &[&lsn.to_be_bytes(), &ordinal.to_be_bytes()])
+}
+
+/// The lsn in the key of an event or of a feed pointer.
+pub(crate) fn lsn_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
+}
+
+pub(crate) fn events_since() -> Vec<u8> {
+    vec![Kind::EventsSince as u8]
 }
 
 /// Why a document is in the expiry queue.

@@ -7,6 +7,7 @@
 mod access;
 mod answer;
 mod catalog;
+mod change_feed;
 mod charge;
 mod clock;
 mod container;
@@ -43,6 +44,7 @@ mod verify;
 mod write;
 
 pub use catalog::{Database, User};
+pub use change_feed::event::ChangeKind;
 pub use charge::Charge;
 pub use clock::{Clock, CountingIds, Ids, ManualClock, SystemClock, SystemIds};
 pub use container::Container;

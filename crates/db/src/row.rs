@@ -110,6 +110,8 @@ pub(crate) struct RangeHeader {
     pub(crate) purges: u64,
     /// The definition that documents are indexed by.
     pub(crate) indexed: Indexed,
+    /// Whether the last commit recorded its events. Then a row says since when all are there.
+    pub(crate) records_events: bool,
 }
 
 /// By which definition of the container's index the documents of a range are indexed.
@@ -140,6 +142,7 @@ const RANGE_VERSION_UNSCRIPTED: u8 = 2;
 const RANGE_HEADER_UNSCRIPTED: usize = 68;
 const RANGE_VERSION: u8 = 3;
 const RANGE_HEADER: usize = 76;
+const RECORDS_EVENTS: u8 = 1;
 
 impl RangeHeader {
     pub(crate) fn new(container: ContainerRid, first_rid_ordinal: u64, index: u32) -> Self {
@@ -153,13 +156,14 @@ impl RangeHeader {
             last_ts: 0,
             unqueued: 0,
             purges: 0,
+            records_events: false,
         }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
         let mut row = BytesMut::with_capacity(RANGE_HEADER);
         row.put_u8(RANGE_VERSION);
-        row.put_u8(0);
+        row.put_u8(if self.records_events { RECORDS_EVENTS } else { 0 });
         row.put_u16(0);
         row.extend_from_slice(&self.container.to_bytes());
         row.put_u64(self.items);
@@ -181,7 +185,7 @@ impl RangeHeader {
             _ => (RANGE_VERSION, RANGE_HEADER),
         };
         let mut fields = Fields::new(row, version, length, "range header")?;
-        fields.u8();
+        let flags = fields.u8();
         fields.u16();
         let container = ContainerRid::from_bytes(&fields.take::<8>())
             .ok_or_else(|| corrupt("range header: container"))?;
@@ -198,6 +202,7 @@ impl RangeHeader {
                 _ => Indexed { from: fields.u32(), to: fields.u32() },
             },
             next_script_ordinal: if version == RANGE_VERSION { fields.u64() } else { 0 },
+            records_events: flags & RECORDS_EVENTS != 0,
         })
     }
 }
@@ -266,13 +271,13 @@ pub(crate) fn corrupt(what: &str) -> Error {
 }
 
 /// Reads fixed fields; the length was checked at the start.
-struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     row: &'a [u8],
     at: usize,
 }
 
 impl<'a> Fields<'a> {
-    fn new(row: &'a [u8], version: u8, length: usize, what: &str) -> Result<Self> {
+    pub(crate) fn new(row: &'a [u8], version: u8, length: usize, what: &str) -> Result<Self> {
         if row.len() < length || row[0] != version {
             return Err(corrupt(what));
         }
@@ -285,19 +290,19 @@ impl<'a> Fields<'a> {
         bytes.try_into().expect("the slice has N bytes")
     }
 
-    fn u8(&mut self) -> u8 {
+    pub(crate) fn u8(&mut self) -> u8 {
         self.take::<1>()[0]
     }
 
-    fn u16(&mut self) -> u16 {
+    pub(crate) fn u16(&mut self) -> u16 {
         u16::from_be_bytes(self.take())
     }
 
-    fn u32(&mut self) -> u32 {
+    pub(crate) fn u32(&mut self) -> u32 {
         u32::from_be_bytes(self.take())
     }
 
-    fn u64(&mut self) -> u64 {
+    pub(crate) fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.take())
     }
 }
@@ -318,6 +323,7 @@ mod tests {
             unqueued: 5,
             purges: 6,
             indexed: Indexed { from: 7, to: 8 },
+            records_events: true,
         };
         assert_eq!(RangeHeader::decode(&header.encode()).unwrap(), header);
         let state = IndexState { done: 3, cursor: vec![1, 0, 2] };

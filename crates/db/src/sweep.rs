@@ -1,5 +1,6 @@
-//! Removes in the background what nobody sees any more: expired documents and purged partitions. Then
-//! does what changed indexing policies have left to do.
+//! Removes in the background what nobody sees any more: expired documents, purged partitions, and
+//! events that were kept for as long as their container's policy says. Then does what changed indexing
+//! policies have left to do.
 //!
 //! Readers never wait for this: what is stale is invisible from the moment it became so. The sweep
 //! only gives the space back. It works in small commits, so that other writes get their turn.
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
 
+use crate::change_feed::event::{self, Event};
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::index::Pace;
@@ -25,10 +27,16 @@ pub struct Swept {
     pub expired: u64,
     /// Documents of purged partitions.
     pub purged: u64,
+    /// Events that were kept long enough.
+    pub events: u64,
 }
 
 /// How many documents one commit of the sweep touches.
 const CHUNK: usize = 256;
+/// And how much it may record about them: events hold the documents that are gone.
+const CHUNK_EVENT_BYTES: usize = 8 * 1024 * 1024;
+/// How many events it forgets.
+const CHUNK_EVENTS: usize = 1_024;
 
 impl<S: RangeStore> Db<S> {
     /// Goes over all containers until everything is done that waited.
@@ -63,6 +71,7 @@ impl<S: RangeStore> Db<S> {
         swept: &mut Swept,
     ) -> Result<()> {
         let container = &self.as_defined_now(container)?;
+        self.sweep_events(container, range, swept).await?;
         if range.purges.are_waiting() {
             self.sweep_purges(container, range, swept).await?;
         }
@@ -105,6 +114,26 @@ impl<S: RangeStore> Db<S> {
                 // The clock of the range is behind; the next sweep will find them.
                 return Ok(());
             }
+        }
+    }
+
+    /// Forgets events that were kept long enough, and all that are of no use to anybody.
+    async fn sweep_events(
+        &self,
+        container: &Arc<Container>,
+        range: &Range,
+        swept: &mut Swept,
+    ) -> Result<()> {
+        loop {
+            let snapshot = self.store.snapshot(range.storage)?;
+            let keys = forgettable(&snapshot, container, self.clock.now_s())?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            let now_s = self.clock.now_s();
+            swept.events += keys.len() as u64;
+            let forget = Forget { container: container.clone(), keys, now_s };
+            settled(self.store.submit(range.storage, forget).await)?;
         }
     }
 
@@ -230,6 +259,66 @@ fn purged_places(
     trouble.map_or(Ok(places), Err)
 }
 
+/// The keys of the oldest events, as far as they need not be kept.
+fn forgettable(
+    snapshot: &impl Snapshot,
+    container: &Container,
+    now_s: u64,
+) -> Result<Vec<Vec<u8>>> {
+    // Without a policy, or from before a gap, no event can be read any more.
+    let since = event::recorded_since(snapshot)?.filter(|_| container.records_events());
+    let (from, to) = key::all_of(key::Kind::Event);
+    let mut keys = Vec::new();
+    let mut trouble = None;
+    snapshot.scan(
+        Bound::Included(&from[..]),
+        Bound::Excluded(&to[..]),
+        Direction::Forward,
+        &mut |key, row| {
+            let is_lost = since.is_none_or(|since| key::lsn_of(key).is_some_and(|at| at <= since));
+            match Event::ts_of(row) {
+                Ok(ts) if is_lost || container.is_past_retention(ts, now_s) => {
+                    keys.push(key.to_vec());
+                }
+                Ok(_) => return ControlFlow::Break(()),
+                Err(error) => trouble = Some(error),
+            }
+            let go_on = keys.len() < CHUNK_EVENTS && trouble.is_none();
+            if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        },
+    )?;
+    trouble.map_or(Ok(keys), Err)
+}
+
+/// Forgets events. They never change, so nothing has to be looked at again.
+struct Forget {
+    container: Arc<Container>,
+    keys: Vec<Vec<u8>>,
+    now_s: u64,
+}
+
+impl Operation for Forget {
+    type Output = ();
+    type Refusal = Error;
+
+    fn run(&mut self, view: &mut dyn View) -> Result<(), Stop<Error>> {
+        let mut txn =
+            Transaction::open(view, &self.container, self.now_s).map_err(Stop::Refused)?;
+        for key in &self.keys {
+            txn.view.delete(key);
+        }
+        let last = self.keys.last().and_then(|key| key::lsn_of(key)).unwrap_or(0);
+        if let Some(row) = txn.view.get(&key::events_since())?
+            && row::decode_u64(&row).map_err(Stop::Refused)? < last
+        {
+            txn.view.put(&key::events_since(), Bytes::copy_from_slice(&last.to_be_bytes()));
+        }
+        txn.touch();
+        txn.finish();
+        Ok(())
+    }
+}
+
 /// Removes documents that are stale; looks again, since they may have changed.
 struct Remove {
     container: Arc<Container>,
@@ -257,6 +346,9 @@ impl Remove {
             if let Found::Stale(item) = txn.find(&partition, &id)? {
                 txn.remove_stale(&partition, &id, &item)?;
                 removed += 1;
+            }
+            if txn.event_bytes() > CHUNK_EVENT_BYTES {
+                break;
             }
         }
         if let Some((partition, cutoff)) = &self.purge

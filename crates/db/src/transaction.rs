@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use storage::View;
 
+use crate::change_feed::event::{ChangeKind, Event};
 use crate::charge::Charge;
 use crate::container::Container;
 use crate::index::shape::{self, Shape, ShapeId};
@@ -33,6 +34,9 @@ pub(crate) struct Transaction<'a> {
     partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
     shapes: BTreeMap<ShapeId, ShapeCounter>,
     next_commit_ordinal: u32,
+    next_event_ordinal: u32,
+    /// The size of the events that were recorded.
+    event_bytes: usize,
     changed: bool,
 }
 
@@ -85,6 +89,8 @@ impl<'a> Transaction<'a> {
             partitions: BTreeMap::new(),
             shapes: BTreeMap::new(),
             next_commit_ordinal: 0,
+            next_event_ordinal: 0,
+            event_bytes: 0,
             changed: false,
         })
     }
@@ -232,9 +238,46 @@ impl<'a> Transaction<'a> {
         id: &str,
         item: &Item,
     ) -> Result<()> {
+        let place = partition.place(id);
         unique::release(self, partition, item)?;
-        update::remove(self, Stored { place: &partition.place(id), item })?;
-        self.unstore(partition, id, item)
+        update::remove(self, Stored { place: &place, item })?;
+        self.unstore(partition, id, item)?;
+        let is_purged = self.purged_up_to(partition)?.is_some_and(|lsn| item.header.lsn <= lsn);
+        let kind = if is_purged { ChangeKind::Delete } else { ChangeKind::Expire };
+        self.record(|ts| Event::removed(kind, ts, place, item));
+        Ok(())
+    }
+
+    /// Records what happened to a document, where the container's policy asks for it.
+    pub(crate) fn record(&mut self, event: impl FnOnce(u64) -> Event) {
+        if !self.container.records_events() {
+            return;
+        }
+        let row = event(self.ts).encode();
+        self.event_bytes += row.len();
+        self.view.put(&key::event(self.view.lsn(), self.next_event_ordinal), row);
+        self.next_event_ordinal += 1;
+    }
+
+    /// How much the events of this commit take.
+    pub(crate) fn event_bytes(&self) -> usize {
+        self.event_bytes
+    }
+
+    /// Says since when events are recorded, as soon as that changes.
+    fn note_recording(&mut self) {
+        let records = self.container.records_events();
+        if records == self.header.records_events {
+            return;
+        }
+        self.header.records_events = records;
+        if records {
+            let before = self.view.lsn() - 1;
+            let row = Bytes::copy_from_slice(&before.to_be_bytes());
+            self.view.put(&key::events_since(), row);
+        } else {
+            self.view.delete(&key::events_since());
+        }
     }
 
     /// Says that rows were written directly.
@@ -247,6 +290,7 @@ impl<'a> Transaction<'a> {
         if !self.changed {
             return;
         }
+        self.note_recording();
         self.header.last_ts = self.header.last_ts.max(self.ts);
         self.view.put(&key::header(), self.header.encode());
         for (partition, counters) in &self.partitions {

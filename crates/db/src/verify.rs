@@ -2,7 +2,8 @@
 //!
 //! Every document must be readable and stand where its key says, with exactly one feed pointer, one
 //! entry by resource id, its unique keys, its index entries and its place in the expiry queue; no such
-//! row may stand alone; and the counters must agree with what is there.
+//! row may stand alone; and the counters must agree with what is there. Where events are recorded,
+//! the event of every document's last write must be there and hold the document.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -10,8 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::{Direction, RangeStore, Snapshot};
-use value::Value;
+use value::{EpkRange, Value};
 
+use crate::change_feed::event::{self, Event};
 use crate::container::Container;
 use crate::database::Db;
 use crate::index::shape::{self, ShapeId, ShapeSet};
@@ -55,6 +57,8 @@ impl<S: RangeStore> Db<S> {
                     counts: Counts::default(),
                     partitions: BTreeMap::new(),
                     in_force: None,
+                    events_since: None,
+                    epk: range.epk.clone(),
                     shapes: BTreeMap::new(),
                 };
                 check.range()?;
@@ -86,6 +90,10 @@ struct Check<'a, P> {
     partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
     /// Which definition of the index holds for which document.
     in_force: Option<InForce>,
+    /// The commit since which all events are recorded.
+    events_since: Option<u64>,
+    /// Where the documents of the range lie.
+    epk: EpkRange,
     /// How many documents were found of each shape.
     shapes: BTreeMap<ShapeId, u64>,
 }
@@ -101,6 +109,11 @@ impl<P: Snapshot> Check<'_, P> {
             return Ok(());
         };
         self.in_force(&header)?;
+        self.events_since = event::recorded_since(self.snapshot)?;
+        self.each(Kind::Event, |check, key, row| {
+            check.event(key, row);
+            Ok(())
+        })?;
         self.each(Kind::Item, |check, key, row| check.item(key, row))?;
         self.header(&header);
         self.partitions()?;
@@ -113,6 +126,7 @@ impl<P: Snapshot> Check<'_, P> {
             (Kind::Expiry, "entries in the expiry queue", counts.queued),
             (Kind::Unique, "unique keys", counts.unique),
             (Kind::Purge, "purges", header.purges),
+            (Kind::EventsSince, "starts of recorded events", u64::from(header.records_events)),
             (Kind::Index, "index entries", counts.entries),
             (Kind::Shape, "documents under their shapes", counts.shaped),
             (Kind::ShapeDefinition, "definitions of shapes", shapes),
@@ -183,7 +197,50 @@ impl<P: Snapshot> Check<'_, P> {
         } else if item.header.ttl >= 0 {
             self.counts.unqueued += 1;
         }
+        if self.events_since.is_some_and(|since| item.header.lsn > since) {
+            self.has_event(place, &id, &item)?;
+        }
         self.entries(place, &id, &item)
+    }
+
+    /// The last write of the document is among the events of its commit.
+    fn has_event(&mut self, place: &[u8], id: &str, item: &Item) -> Result<()> {
+        let (from, to) = (key::event(item.header.lsn, 0), key::event(item.header.lsn + 1, 0));
+        let mut found = false;
+        self.snapshot.scan(
+            Bound::Included(&from[..]),
+            Bound::Excluded(&to[..]),
+            Direction::Forward,
+            &mut |_, row| {
+                found = Event::decode(row).is_ok_and(|event| {
+                    let current = event.current.map(|document| document.text());
+                    event.place == place && current == Some(item.document.text())
+                });
+                if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            },
+        )?;
+        if !found {
+            self.problem(&format!("the last write of document '{id}' is not among the events"));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, key: &[u8], row: &Bytes) {
+        let Some(lsn) = key::lsn_of(key) else {
+            self.problem("has an event whose key cannot be read");
+            return;
+        };
+        let (from, to) = key::items_between(&self.epk.min, &self.epk.max);
+        match Event::decode(row) {
+            Err(_) => self.problem(&format!("has an event of commit {lsn} that cannot be read")),
+            Ok(event) if event.place[..] < from[1..] || event.place[..] >= to[1..] => {
+                self.problem(&format!("has an event of commit {lsn} that is not of its documents"));
+            }
+            Ok(_) if lsn > self.snapshot.lsn() => {
+                self.problem(&format!("has an event of commit {lsn}, which is yet to come"));
+            }
+            Ok(_) => {}
+        }
     }
 
     /// The document says itself where it belongs, and owns its unique keys.

@@ -1,7 +1,7 @@
 //! The one path by which a document changes.
 //!
-//! - W1: a document and everything that hangs on it (feed pointer, unique keys, index entries, expiry,
-//!   counters) change in the same commit.
+//! - W1: a document and everything that hangs on it (feed pointer, events, unique keys, index entries,
+//!   expiry, counters) change in the same commit.
 //! - W2: an etag is never reused for the same document: it is made of the commit's lsn, or of a number
 //!   that is given to one write of a script only.
 //! - W3: a refused write leaves nothing behind but its charge.
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use storage::{Operation, Stop, View};
 use value::{DocumentRid, Object, PartitionKey, Patch, Value};
 
+use crate::change_feed::event::{ChangeKind, Event};
 use crate::charge::Charge;
 use crate::container::Container;
 use crate::document::{self, Moment};
@@ -209,6 +210,7 @@ pub(crate) fn apply(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Writt
     }
     check_partition_size(txn, write, &after)?;
     txn.store(&write.partition, &id, &after)?;
+    txn.record(|ts| Event::written(ts, write.partition.place(&id), before.as_ref(), &after));
     Ok(written(write, before.as_ref(), after))
 }
 
@@ -381,6 +383,8 @@ fn delete(
     unique::release(txn, &write.partition, &before)?;
     update::remove(txn, Stored { place: &write.partition.place(id), item: &before })?;
     txn.unstore(&write.partition, id, &before)?;
+    let place = write.partition.place(id);
+    txn.record(|ts| Event::removed(ChangeKind::Delete, ts, place, &before));
     Ok(Written {
         status: 204,
         document: None,

@@ -117,6 +117,10 @@ const WORK: &[Step] = &[
     CreateDatabase("doomed"),
     DeleteDatabase("doomed"),
     Increment(Y, "a"),
+    // What was recorded is forgotten after a minute.
+    Advance(60),
+    Sweep,
+    Increment(Y, "a"),
 ];
 
 /// Everything that can be seen from outside, by name.
@@ -511,8 +515,10 @@ fn increment_write(id: &str) -> Write {
 }
 
 fn definition(name: &str, ttl: Option<i64>) -> Object {
-    let mut body =
-        object(&support::by_pk_with(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#));
+    let mut body = object(&support::by_pk_with(
+        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},
+        "changeFeedPolicy":{"retentionDuration":1}"#,
+    ));
     body.insert("id", name);
     if let Some(ttl) = ttl {
         body.insert("defaultTtl", ttl);

@@ -27,6 +27,8 @@ struct Shape {
     /// The members of a document that put it into each of the partitions.
     members: [&'static str; 4],
     unique: bool,
+    /// Whether every version is recorded.
+    records: bool,
 }
 
 const FLAT: Shape = Shape {
@@ -34,6 +36,7 @@ const FLAT: Shape = Shape {
     partitions: [r#"["x"]"#, "[7.5]", "[null]", "[{}]"],
     members: [r#"{"pk":"x"}"#, r#"{"pk":7.5}"#, r#"{"pk":null}"#, "{}"],
     unique: false,
+    records: false,
 };
 
 const HIERARCHICAL: Shape = Shape {
@@ -46,6 +49,7 @@ const HIERARCHICAL: Shape = Shape {
         r#"{"b":{"c":true}}"#,
     ],
     unique: false,
+    records: false,
 };
 
 impl Shape {
@@ -55,6 +59,10 @@ impl Shape {
         if self.unique {
             let keys = support::json(r#"{"uniqueKeys":[{"paths":["/u"]}]}"#);
             definition.insert("uniqueKeyPolicy", keys);
+        }
+        if self.records {
+            let policy = support::json(r#"{"retentionDuration":1}"#);
+            definition.insert("changeFeedPolicy", policy);
         }
         if let Some(seconds) = default_ttl {
             definition.insert("defaultTtl", seconds);
@@ -132,7 +140,11 @@ enum Change {
 
 fn case() -> impl Strategy<Value = Case> {
     let shape = prop_oneof![Just(FLAT), Just(HIERARCHICAL)];
-    let shape = (shape, any::<bool>()).prop_map(|(shape, unique)| Shape { unique, ..shape });
+    let shape = (shape, any::<bool>(), any::<bool>()).prop_map(|(shape, unique, records)| Shape {
+        unique,
+        records,
+        ..shape
+    });
     (shape, default_ttl(), proptest::collection::vec(step(), 1..80))
         .prop_map(|(shape, default_ttl, steps)| Case { shape, default_ttl, steps })
 }

@@ -645,7 +645,7 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(store.ranges().len(), 1 + 3 + 1);
     verify(&db);
     clock.advance_ms(9_000);
-    assert_eq!(db.sweep().await.unwrap(), db::Swept { expired: 4, purged: 1 });
+    assert_eq!(db.sweep().await.unwrap(), db::Swept { expired: 4, purged: 1, events: 0 });
     verify(&db);
 
     // What is created now has names of its own.

@@ -9,6 +9,8 @@ mod documents;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod index;
 #[cfg(test)]
 mod model;
@@ -20,6 +22,8 @@ mod queries;
 mod resources;
 #[cfg(test)]
 mod scripts;
+#[cfg(test)]
+mod serializability;
 #[cfg(test)]
 mod spatial;
 #[cfg(test)]

@@ -3,11 +3,16 @@
 //! Sixteen clients create, replace, delete and write batches of two, each on documents of its own, so
 //! that each knows exactly what must be there. The process is killed with SIGKILL in the middle. Then
 //! `orrery verify` must find nothing wrong, and every client must find every write that was
-//! acknowledged; the one write that was under way may be there whole or not at all.
+//! acknowledged; the one write that was under way may be there whole or not at all. Others execute
+//! procedures meanwhile, see `scripts`.
 //!
 //! `ORRERY_CRASH_ROUNDS` sets how often; the default is small enough for every test run.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where a script would")]
+
+#[path = "../../../db/tests/suite/history.rs"]
+mod history;
+mod scripts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -24,7 +29,14 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use value::Value;
 
+use crate::history::Dice;
+use crate::scripts::Lists;
+
 const CLIENTS: u64 = 16;
+/// How many clients execute each of the procedures.
+const CALLERS: u64 = 3;
+/// How many procedures are executed at least before the server is killed.
+const CALLS_MIN: u64 = 10;
 const CONTAINER: &str = "dbs/crash/colls/items";
 
 struct Server {
@@ -126,17 +138,6 @@ struct Known {
     /// The newest session token for each range.
     sessions: BTreeMap<String, String>,
     next: u64,
-}
-
-/// A generator that is good enough to choose with, and the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
 }
 
 fn document(client: u64, id: &str, number: u64) -> String {
@@ -270,6 +271,7 @@ async fn prepare(port: u16) {
         connection.call("POST", "colls", ("dbs/crash", "dbs/crash/colls"), &headers, body.into());
     let (status, _, body) = call.await.unwrap();
     assert_eq!(status, 201, "{body}");
+    scripts::prepare(&mut connection).await;
 }
 
 fn verify(data: &std::path::Path) {
@@ -291,6 +293,8 @@ async fn nothing_acknowledged_is_lost() {
         (0..CLIENTS).map(|client| (client, Known::default(), Dice(client))).collect();
     let mut dice = Dice(4711);
     let mut total = 0;
+    let mut called = 0;
+    let mut written: Option<(Lists, Vec<history::Transaction>)> = None;
     for round in 0..rounds {
         let server = Server::start(&data);
         let port = server.port;
@@ -310,6 +314,20 @@ async fn nothing_acknowledged_is_lost() {
         for client in looking {
             clients.push(client.await.expect("the client found what it knew"));
         }
+        let mut connection = Connection::open(port).await.unwrap();
+        scripts::check_total(&mut connection).await;
+        if let Some((lists, transactions)) = written.take() {
+            lists.check(&mut connection, transactions).await;
+        }
+        let lists = Lists::start(&mut connection, round).await;
+        let calls = Arc::new(AtomicU64::new(0));
+        let seed = |caller| Dice(1 + round * CALLERS + caller);
+        let tellers: Vec<_> = (0..CALLERS)
+            .map(|caller| tokio::spawn(scripts::transfer(port, seed(caller), calls.clone())))
+            .collect();
+        let scribes: Vec<_> = (0..CALLERS)
+            .map(|caller| tokio::spawn(lists.clone().write(port, seed(caller), calls.clone())))
+            .collect();
         let acknowledged = Arc::new(AtomicU64::new(0));
         let enough = 50 + dice.roll(800);
         let writers: Vec<_> = clients
@@ -322,23 +340,44 @@ async fn nothing_acknowledged_is_lost() {
                 })
             })
             .collect();
-        while acknowledged.load(Ordering::SeqCst) < enough
-            && !writers.iter().any(|writer| writer.is_finished())
-        {
+        let is_enough = || {
+            acknowledged.load(Ordering::SeqCst) >= enough
+                && calls.load(Ordering::SeqCst) >= CALLS_MIN
+        };
+        let has_failed = || {
+            writers.iter().any(|writer| writer.is_finished())
+                || tellers.iter().any(|teller| teller.is_finished())
+                || scribes.iter().any(|scribe| scribe.is_finished())
+        };
+        while !is_enough() && !has_failed() {
             tokio::task::yield_now().await;
         }
         server.kill();
         for writer in writers {
             clients.push(writer.await.expect("the server takes every write"));
         }
+        for teller in tellers {
+            teller.await.expect("the server takes every transfer");
+        }
+        let mut transactions = Vec::new();
+        for scribe in scribes {
+            transactions.extend(scribe.await.expect("the server takes every transaction"));
+        }
+        written = Some((lists, transactions));
         total += acknowledged.load(Ordering::SeqCst);
+        called += calls.load(Ordering::SeqCst);
         verify(&data);
     }
     let server = Server::start(&data);
     for (client, known, _) in &mut clients {
         check(*client, server.port, known).await;
     }
+    let mut connection = Connection::open(server.port).await.unwrap();
+    scripts::check_total(&mut connection).await;
+    if let Some((lists, transactions)) = written {
+        lists.check(&mut connection, transactions).await;
+    }
     server.kill();
     assert!(total > 0, "nothing was written");
-    println!("{rounds} kills, {total} acknowledged writes, none lost");
+    println!("{rounds} kills, {total} acknowledged writes and {called} procedures, none lost");
 }

@@ -45,7 +45,7 @@ const ERASE_ROWS_IDLE: usize = 4096;
 
 /// What the committer is asked to do.
 pub(crate) enum Task {
-    Operation { range: RangeId, guard: Option<Guard>, job: Box<dyn Job> },
+    Operation { parts: Vec<Part>, job: Box<dyn Job> },
     Control { control: Control, answer: oneshot::Sender<Result<(), Error>> },
 }
 
@@ -55,6 +55,13 @@ pub(crate) enum Control {
     Create(Vec<RangeId>),
     Seal(RangeId),
     Erase(RangeId),
+}
+
+/// What an operation does in one range. Most have one part only.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) range: RangeId,
+    pub(crate) guard: Option<Guard>,
 }
 
 /// The part of a transaction that the committer checks and applies before the operation runs.
@@ -76,7 +83,8 @@ impl Guard {
 
 /// An operation whose types the committer does not know.
 pub(crate) trait Job: Send {
-    fn run(&mut self, view: &mut dyn View) -> Ran;
+    /// Runs a part; they come in order, and after one that is not done no other.
+    fn run(&mut self, part: usize, view: &mut dyn View) -> Ran;
     fn answer(self: Box<Self>, answer: Answer);
 }
 
@@ -88,8 +96,16 @@ pub(crate) enum Ran {
     Failed(Error),
 }
 
-/// The LSN of the range after the operation, or why it could not be committed.
-pub(crate) type Answer = Result<Lsn, Error>;
+/// How a part of an operation ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Done,
+    Refused,
+}
+
+/// The LSN of each part's range after the operation; up to the part that refused, if one did. Or
+/// which part could not be committed, and why.
+pub(crate) type Answer = Result<Vec<Lsn>, (usize, Error)>;
 
 /// Somebody who waits for the end of the group.
 enum Caller {
@@ -100,7 +116,7 @@ enum Caller {
 impl Caller {
     fn answer(self, group: &Result<(), Error>) {
         match (self, group) {
-            (Caller::Operation(job, Ok(_)), Err(error)) => job.answer(Err(error.clone())),
+            (Caller::Operation(job, Ok(_)), Err(error)) => job.answer(Err((0, error.clone()))),
             (Caller::Operation(job, answer), _) => job.answer(answer),
             (Caller::Control(sender, answer), group) => {
                 // The caller may have gone; what was done stays done.
@@ -257,8 +273,8 @@ impl<O: OrderedStore> Committer<O> {
 
     fn perform(&mut self, task: Task) -> Caller {
         match task {
-            Task::Operation { range, guard, mut job } => {
-                let answer = self.operate(range, guard, job.as_mut());
+            Task::Operation { parts, mut job } => {
+                let answer = self.operate(parts, job.as_mut());
                 Caller::Operation(job, answer)
             }
             Task::Control { control, answer } => {
@@ -282,7 +298,40 @@ impl<O: OrderedStore> Committer<O> {
         self.changed.insert(range);
     }
 
-    fn operate(&mut self, range: RangeId, guard: Option<Guard>, job: &mut dyn Job) -> Answer {
+    fn operate(&mut self, parts: Vec<Part>, job: &mut dyn Job) -> Answer {
+        let mut lsns = Vec::with_capacity(parts.len());
+        let ranges: Vec<RangeId> = parts.iter().map(|part| part.range).collect();
+        for (at, part) in parts.into_iter().enumerate() {
+            let (lsn, ended) = self.run_part(at, part, job).map_err(|error| {
+                // Keeps C2, here and below.
+                self.overlay.take_back();
+                (at, error)
+            })?;
+            lsns.push(lsn);
+            if ended == Ended::Refused {
+                self.overlay.take_back();
+                return Ok(lsns);
+            }
+        }
+        let mut keys = self.overlay.keep();
+        for (range, lsn) in ranges.iter().zip(&mut lsns) {
+            let own = if ranges.len() == 1 {
+                std::mem::take(&mut keys)
+            } else {
+                keys.extract_if(.., |key| row::is_content_of(*range, key)).collect()
+            };
+            self.advance(*range, own, lsn);
+        }
+        Ok(lsns)
+    }
+
+    /// Runs one part of an operation. Returns the LSN of its range before it.
+    fn run_part(
+        &mut self,
+        at: usize,
+        Part { range, guard }: Part,
+        job: &mut dyn Job,
+    ) -> Result<(Lsn, Ended), Error> {
         let header = self.readable(range)?;
         if header.state == State::Sealed {
             return Err(Error::Sealed(range));
@@ -300,28 +349,25 @@ impl<O: OrderedStore> Committer<O> {
             is_too_large: false,
         };
         view.apply(guard.map(|guard| guard.writes));
-        let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut view)))
+        let ran = catch_unwind(AssertUnwindSafe(|| job.run(at, &mut view)))
             .unwrap_or_else(|panic| Ran::Failed(Error::Panicked(panic_message(panic.as_ref()))));
-        let outcome = match ran {
+        match ran {
             Ran::Done if view.is_too_large => Err(Error::TooLarge),
-            Ran::Done => Ok(true),
-            Ran::Refused => Ok(false),
+            Ran::Done => Ok((header.lsn, Ended::Done)),
+            Ran::Refused => Ok((header.lsn, Ended::Refused)),
             Ran::Failed(error) => Err(error),
-        };
-        if !matches!(outcome, Ok(true)) {
-            // Keeps C2.
-            self.overlay.take_back();
         }
-        outcome?;
-        let keys = self.overlay.keep();
+    }
+
+    /// Counts what an operation wrote to a range, if it wrote anything.
+    fn advance(&mut self, range: RangeId, keys: Vec<Bytes>, lsn: &mut Lsn) {
         if keys.is_empty() {
-            return Ok(header.lsn);
+            return;
         }
-        let lsn = header.lsn + 1;
+        *lsn += 1;
         let keys = keys.into_iter().map(|key| key.slice(row::PREFIX_BYTES..)).collect();
-        self.recent.remember(range, lsn, keys);
-        self.set_header(range, Header { lsn, ..header });
-        Ok(lsn)
+        self.recent.remember(range, *lsn, keys);
+        self.set_header(range, Header { state: State::Open, lsn: *lsn });
     }
 
     fn create(&mut self, ranges: &[RangeId]) -> Result<(), Error> {

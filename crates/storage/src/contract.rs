@@ -42,6 +42,8 @@ pub fn every_rule<S: RangeStore>() -> Vec<Rule<S>> {
         ("transactions see their own writes", transactions_see_their_own_writes),
         ("transactions conflict with what they read", transactions_conflict_with_what_they_read),
         ("old transactions conflict", old_transactions_conflict),
+        ("ranges are written together or not at all", ranges_are_written_together_or_not_at_all),
+        ("what is written together is seen together", what_is_written_together_is_seen_together),
         ("a transaction carries an operation", a_transaction_carries_an_operation),
         ("a transaction takes steps back", a_transaction_takes_steps_back),
         ("range ids are used once", range_ids_are_used_once),
@@ -331,6 +333,143 @@ fn ranges_are_apart<S: RangeStore>(open: &dyn Fn() -> S) {
     assert!(matches!(missing, Err(SubmitError::Storage(Error::NoRange(RangeId(3))))));
     assert!(matches!(store.snapshot(RangeId(3)), Err(Error::NoRange(RangeId(3)))));
     assert!(matches!(store.begin(RangeId(3)), Err(Error::NoRange(RangeId(3)))));
+}
+
+/// An operation of one of several kinds, as those that are submitted together have one type.
+fn change(change: Change) -> impl Operation<Output = (Lsn, Rows), Refusal = &'static str> {
+    Run(move |view: &mut dyn View| {
+        let seen = view_rows(view, Direction::Forward)?;
+        match change {
+            Change::Put(key, value) => view.put(key.as_bytes(), Bytes::from(value)),
+            Change::Look => {}
+            Change::Refuse(why) => {
+                view.put(b"refused", Bytes::new());
+                return Err(Stop::Refused(why));
+            }
+            Change::Fail => return Err(Stop::Storage(Error::Corrupt("pretended".to_owned()))),
+            Change::Panic => panic!("as the test wants"),
+            Change::PutLarge => view.put(b"large", Bytes::from(vec![0; VALUE_BYTES_MAX])),
+        }
+        Ok((view.lsn(), seen))
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Put(&'static str, &'static str),
+    Look,
+    Refuse(&'static str),
+    Fail,
+    Panic,
+    PutLarge,
+}
+
+fn ranges_are_written_together_or_not_at_all<S: RangeStore>(open: &dyn Fn() -> S) {
+    let store = open();
+    let [one, two, three] = [1, 2, 3].map(RangeId);
+    block_on(store.create_ranges(&[one, two, three])).unwrap();
+    block_on(store.submit(two, put("old", "2"))).unwrap();
+    let together = |parts: &[(RangeId, Change)]| {
+        let parts = parts.iter().map(|(range, step)| (*range, change(*step))).collect();
+        store.submit_all(parts)
+    };
+
+    // One commit of each range that is written to; the others stay as they are.
+    let parts = [(two, Change::Put("a", "2")), (one, Change::Put("a", "1")), (three, Change::Look)];
+    let committed = block_on(together(&parts)).unwrap();
+    let found: Vec<_> = committed.iter().map(|part| (part.lsn, part.output.0)).collect();
+    assert_eq!(found, [(2, 2), (1, 1), (0, 1)]);
+    assert_eq!(committed[0].output.1, [row("old", "2")]);
+    assert_eq!(committed[1].output.1, []);
+    let state = || {
+        store
+            .ranges()
+            .into_iter()
+            .map(|(range, _)| {
+                let snapshot = store.snapshot(range).unwrap();
+                (range, snapshot.lsn(), all(&snapshot))
+            })
+            .collect::<Vec<_>>()
+    };
+    let before = state();
+    assert_eq!(
+        before[1..],
+        [
+            (one, 1, vec![row("a", "1")]),
+            (two, 2, vec![row("a", "2"), row("old", "2")]),
+            (three, 0, vec![]),
+        ]
+    );
+
+    // Whichever part stands in the way, nothing is left of any, and what comes before and after in
+    // the same group is not touched.
+    block_on(store.seal(three)).unwrap();
+    let obstacles: [(Change, RangeId, fn(&SubmitError<&str>) -> bool); 5] = [
+        (Change::Refuse("no"), two, |error| matches!(error, SubmitError::Refused("no", 2))),
+        (Change::Fail, two, |error| matches!(error, SubmitError::Storage(Error::Corrupt(_)))),
+        (Change::Panic, two, |error| matches!(error, SubmitError::Storage(Error::Panicked(_)))),
+        (Change::Look, three, |error| matches!(error, SubmitError::Storage(Error::Sealed(_)))),
+        (Change::Look, RangeId(9), |error| {
+            matches!(error, SubmitError::Storage(Error::NoRange(RangeId(9))))
+        }),
+    ];
+    for (obstacle, range, is_expected) in obstacles {
+        let mut parts = [(one, Change::Put("b", "1")), (range, obstacle)];
+        for expected in [1, 0] {
+            let failed = block_on(together(&parts)).unwrap_err();
+            assert!(is_expected(&failed.error) && failed.part == expected, "{parts:?}: {failed}");
+            assert_eq!(state(), before, "{parts:?}");
+            parts.reverse();
+        }
+    }
+    // Each fits by itself, all of them do not.
+    let failed = block_on(together(&[META_RANGE, one, two].map(|range| (range, Change::PutLarge))));
+    let failed = failed.unwrap_err();
+    let is_too_large = matches!(failed.error, SubmitError::Storage(Error::TooLarge));
+    assert!(is_too_large && failed.part == 2, "{failed}");
+    assert_eq!(state(), before);
+    let first = together(&[(one, Change::Put("c", "1"))]);
+    let refused = together(&[(one, Change::Put("c", "no")), (two, Change::Refuse("no"))]);
+    let second = together(&[(two, Change::Put("c", "2")), (one, Change::Put("d", "1"))]);
+    assert_eq!(block_on(first).unwrap()[0].lsn, 2);
+    assert!(block_on(refused).is_err());
+    let second = block_on(second).unwrap();
+    assert_eq!((second[0].lsn, second[1].lsn), (3, 3));
+    assert_eq!(second[1].output.1, [row("a", "1"), row("c", "1")]);
+    assert!(block_on(together(&[])).unwrap().is_empty());
+
+    // A transaction notices what was written together with other ranges.
+    let transaction = store.begin(two).unwrap();
+    transaction.get(b"a").unwrap();
+    block_on(together(&[(one, Change::Put("a", "3")), (two, Change::Put("a", "3"))])).unwrap();
+    assert!(matches!(block_on(store.commit(transaction)), Err(Error::Conflict)));
+    let transaction = store.begin(two).unwrap();
+    transaction.get(b"a").unwrap();
+    block_on(together(&[(one, Change::Put("a", "4")), (two, Change::Put("b", "4"))])).unwrap();
+    block_on(store.commit(transaction)).unwrap();
+}
+
+/// Counts in two ranges at once: whoever looks finds both counted or none, also in the same group.
+fn what_is_written_together_is_seen_together<S: RangeStore>(open: &dyn Fn() -> S) {
+    let store = Arc::new(open());
+    let [one, two] = [1, 2].map(RangeId);
+    block_on(store.create_ranges(&[one, two])).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let store = Arc::clone(&store);
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    let parts = vec![(one, increment("n")), (two, increment("n"))];
+                    let counted = block_on(store.submit_all(parts)).unwrap();
+                    assert_eq!(counted[0], counted[1]);
+                    assert_eq!(counted[0].lsn, counted[0].output + 1);
+                    assert!(store.snapshot(two).unwrap().lsn() >= counted[1].lsn);
+                }
+            });
+        }
+    });
+    assert_eq!(store.ranges()[1..], [(one, 200), (two, 200)]);
+    assert_eq!(all(&store.snapshot(one).unwrap()), all(&store.snapshot(two).unwrap()));
 }
 
 fn scans_keep_to_their_bounds<S: RangeStore>(open: &dyn Fn() -> S) {

@@ -6,7 +6,7 @@
 //! failed write, empties the board, and with it everything is refused.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::Future,
     ops::Bound,
     sync::{
@@ -21,8 +21,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     Committed, Direction, Error, Lsn, Memory, Operation, OrderedSnapshot, OrderedStore, Outcome,
-    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View, Visit,
-    committer::{self, Answer, Control, Guard, Job, Ran, Task},
+    PartError, Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View,
+    Visit,
+    committer::{self, Answer, Control, Guard, Job, Part, Ran, Task},
     ordered::is_empty_interval,
     queue::{Limit, Queue},
     row,
@@ -156,13 +157,31 @@ impl<O: OrderedStore> Engine<O> {
         guard: Option<Guard>,
         operation: P,
     ) -> impl Future<Output = Outcome<P>> + Send + use<O, P> {
-        let size_bytes = operation.size_bytes() + guard.as_ref().map_or(0, Guard::size_bytes);
-        let (answer, answered) = oneshot::channel();
-        let job = Box::new(Submitted { operation, result: None, answer });
-        let queued = self.enqueue(size_bytes, Task::Operation { range, guard, job });
+        let operated = self.operate_all(vec![(Part { range, guard }, operation)]);
         async move {
-            queued?;
-            answered.await.unwrap_or(Err(SubmitError::Storage(Error::Closed)))
+            match operated.await {
+                Ok(mut committed) => Ok(committed.pop().expect("one part gives one result")),
+                Err(PartError { error, .. }) => Err(error),
+            }
+        }
+    }
+
+    fn operate_all<P: Operation>(
+        &self,
+        parts: Vec<(Part, P)>,
+    ) -> impl Future<Output = OutcomeOfAll<P>> + Send + use<O, P> {
+        let size_bytes = |(part, operation): &(Part, P)| {
+            operation.size_bytes() + part.guard.as_ref().map_or(0, Guard::size_bytes)
+        };
+        let size_bytes = parts.iter().map(size_bytes).sum();
+        let (parts, operations) = parts.into_iter().unzip();
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Submitted { operations, outputs: Vec::new(), refusal: None, answer });
+        let queued = self.enqueue(size_bytes, Task::Operation { parts, job });
+        async move {
+            let failed = |error| PartError { part: 0, error: SubmitError::Storage(error) };
+            queued.map_err(failed)?;
+            answered.await.unwrap_or(Err(failed(Error::Closed)))
         }
     }
 }
@@ -195,6 +214,16 @@ impl<O: OrderedStore> RangeStore for Engine<O> {
         operation: P,
     ) -> impl Future<Output = Outcome<P>> + Send + use<O, P> {
         self.operate(range, None, operation)
+    }
+
+    fn submit_all<P: Operation>(
+        &self,
+        parts: Vec<(RangeId, P)>,
+    ) -> impl Future<Output = OutcomeOfAll<P>> + Send + use<O, P> {
+        let ranges: HashSet<RangeId> = parts.iter().map(|(range, _)| *range).collect();
+        assert_eq!(ranges.len(), parts.len(), "a range is named twice");
+        let part = |(range, operation)| (Part { range, guard: None }, operation);
+        self.operate_all(parts.into_iter().map(part).collect())
     }
 
     fn begin(&self, range: RangeId) -> Result<Transaction<Self::Snapshot>, Error> {
@@ -328,6 +357,10 @@ impl<S: OrderedSnapshot> Snapshot for RangeSnapshot<S> {
     }
 }
 
+/// What became of operations that were submitted together.
+type OutcomeOfAll<P> =
+    Result<Vec<Committed<<P as Operation>::Output>>, PartError<<P as Operation>::Refusal>>;
+
 /// The operation of a transaction that brings all its writes along.
 struct Nothing;
 
@@ -340,22 +373,23 @@ impl Operation for Nothing {
     }
 }
 
-/// An operation on its way through the committer, with its result once it has run.
+/// Operations on their way through the committer, with their results once they have run.
 struct Submitted<P: Operation> {
-    operation: P,
-    result: Option<Result<P::Output, P::Refusal>>,
-    answer: oneshot::Sender<Outcome<P>>,
+    operations: Vec<P>,
+    outputs: Vec<P::Output>,
+    refusal: Option<P::Refusal>,
+    answer: oneshot::Sender<OutcomeOfAll<P>>,
 }
 
 impl<P: Operation> Job for Submitted<P> {
-    fn run(&mut self, view: &mut dyn View) -> Ran {
-        match self.operation.run(view) {
+    fn run(&mut self, part: usize, view: &mut dyn View) -> Ran {
+        match self.operations[part].run(view) {
             Ok(output) => {
-                self.result = Some(Ok(output));
+                self.outputs.push(output);
                 Ran::Done
             }
             Err(Stop::Refused(refusal)) => {
-                self.result = Some(Err(refusal));
+                self.refusal = Some(refusal);
                 Ran::Refused
             }
             Err(Stop::Storage(error)) => Ran::Failed(error),
@@ -363,11 +397,18 @@ impl<P: Operation> Job for Submitted<P> {
     }
 
     fn answer(self: Box<Self>, answer: Answer) {
-        let answer = match (answer, self.result) {
-            (Ok(lsn), Some(Ok(output))) => Ok(Committed { lsn, output }),
-            (Ok(lsn), Some(Err(refusal))) => Err(SubmitError::Refused(refusal, lsn)),
-            (Ok(_), None) => Err(SubmitError::Storage(Error::Closed)),
-            (Err(error), _) => Err(SubmitError::Storage(error)),
+        let answer = match (answer, self.refusal) {
+            (Ok(lsns), None) => {
+                let committed = lsns.into_iter().zip(self.outputs);
+                Ok(committed.map(|(lsn, output)| Committed { lsn, output }).collect())
+            }
+            (Ok(lsns), Some(refusal)) => {
+                // The last one is that of the range of the part that refused.
+                let lsn = lsns.last().copied().unwrap_or_default();
+                let error = SubmitError::Refused(refusal, lsn);
+                Err(PartError { part: self.outputs.len(), error })
+            }
+            (Err((part, error)), _) => Err(PartError { part, error: SubmitError::Storage(error) }),
         };
         // The caller may have gone; the commit stands all the same.
         let _ = self.answer.send(answer);

@@ -34,8 +34,8 @@ pub use memory::{Memory, MemorySnapshot};
 pub use mirror::{Mirror, MirrorSnapshot};
 pub use ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit};
 pub use range::{
-    COMMIT_BYTES_MAX, Committed, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, Outcome, Pressure,
-    RangeId, RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View,
+    COMMIT_BYTES_MAX, Committed, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, Outcome, PartError,
+    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View,
 };
 pub use transaction::Transaction;
 pub use trouble::{Crashing, Faulty, Torn, TroubledSnapshot};

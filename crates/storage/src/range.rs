@@ -1,7 +1,8 @@
 //! The seam that the database uses: ranges, versions, commits.
 //!
 //! - R1: the LSN of a range starts at 0 and grows by exactly one with every operation that writes.
-//! - R2: an operation's writes become visible and durable together, or not at all.
+//! - R2: an operation's writes become visible and durable together, or not at all; so do those of
+//!   operations on several ranges that are submitted together.
 //! - R3: a snapshot never shows what a crash could take back.
 //! - R4: operations of a range behave as if run one after the other, in the order of their LSNs.
 //! - R5: a range id is used once; after erasure it can never be created again.
@@ -54,6 +55,22 @@ pub trait RangeStore: Send + Sync + 'static {
         range: RangeId,
         operation: O,
     ) -> impl Future<Output = Outcome<O>> + Send + use<Self, O>;
+
+    /// Runs operations on several ranges and commits what all of them wrote, or nothing.
+    ///
+    /// They run in the order given, each on the newest state of its range, and nothing comes between
+    /// them: what they read, they read at one moment. The first one that ends without a result ends
+    /// all. Every range that is written to advances by one, as for a single operation.
+    ///
+    /// # Panics
+    ///
+    /// If a range is named twice: what belongs together in a range belongs into one operation.
+    fn submit_all<O: Operation>(
+        &self,
+        parts: Vec<(RangeId, O)>,
+    ) -> impl Future<Output = Result<Vec<Committed<O::Output>>, PartError<O::Refusal>>>
+    + Send
+    + use<Self, O>;
 
     /// Starts a transaction on the newest durable version of a range.
     fn begin(&self, range: RangeId) -> Result<Transaction<Self::Snapshot>, Error>;
@@ -243,6 +260,23 @@ impl<R: fmt::Debug> fmt::Display for SubmitError<R> {
 }
 
 impl<R: fmt::Debug> std::error::Error for SubmitError<R> {}
+
+/// Why operations that were submitted together were not committed.
+#[derive(Debug, Clone)]
+pub struct PartError<R> {
+    /// The offset of the operation that ended all.
+    pub part: usize,
+    /// How it ended. A failure of the storage may concern any of them.
+    pub error: SubmitError<R>,
+}
+
+impl<R: fmt::Debug> fmt::Display for PartError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}: {}", self.part, self.error)
+    }
+}
+
+impl<R: fmt::Debug> std::error::Error for PartError<R> {}
 
 /// How much is waiting in a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -96,6 +96,11 @@ pub(crate) fn content_key(range: RangeId, key: &[u8]) -> Bytes {
     Bytes::from(full)
 }
 
+/// Whether a stored key is that of a key of this range.
+pub(crate) fn is_content_of(range: RangeId, stored: &[u8]) -> bool {
+    stored.starts_with(&prefix(CONTENT, range))
+}
+
 const STACK_BYTES: usize = 256;
 
 /// Looks a key of a range up by its stored key, without allocating for keys of usual length. Keys

@@ -188,6 +188,9 @@ mod tests {
     const PAIRS: RangeId = RangeId(1);
     const DOOMED: RangeId = RangeId(2);
     const DOOMED_ROWS: usize = 5000;
+    /// Ranges that are written to together only.
+    const LEFT: RangeId = RangeId(3);
+    const RIGHT: RangeId = RangeId(4);
 
     /// What the callers of the work were told.
     #[derive(Debug, Default)]
@@ -195,6 +198,8 @@ mod tests {
         created: bool,
         pairs_attempted: u64,
         pairs: u64,
+        twins_attempted: u64,
+        twins: u64,
         filled: bool,
         erase_attempted: bool,
         erased: bool,
@@ -216,7 +221,7 @@ mod tests {
 
     fn work<O: OrderedStore>(store: &Engine<O>) -> Told {
         let mut told = Told {
-            created: block_on(store.create_ranges(&[PAIRS, DOOMED])).is_ok(),
+            created: block_on(store.create_ranges(&[PAIRS, DOOMED, LEFT, RIGHT])).is_ok(),
             ..Told::default()
         };
         for _ in 0..4 {
@@ -231,6 +236,10 @@ mod tests {
                 told.pairs_attempted += 1;
                 told.pairs += u64::from(block_on(store.commit(txn)).is_ok());
             }
+            let twins = [(); 2].map(|()| store.submit_all(vec![(RIGHT, pair()), (LEFT, pair())]));
+            told.twins_attempted += 2;
+            told.twins +=
+                twins.into_iter().map(|twin| u64::from(block_on(twin).is_ok())).sum::<u64>();
         }
         let fill = Run(|view: &mut dyn View| {
             for number in 0..DOOMED_ROWS {
@@ -278,6 +287,10 @@ mod tests {
         expected.extend((1..=pairs).map(|pair| format!("b{pair:04}").into_bytes()));
         expected.extend((pairs > 0).then(|| b"count".to_vec()));
         assert_eq!(rows_of(&survivor, PAIRS), expected);
+        let twins = [LEFT, RIGHT].map(|range| store.snapshot(range).unwrap().lsn());
+        assert_eq!(twins[0], twins[1], "both or none: {told:?}");
+        assert!(told.twins <= twins[0] && twins[0] <= told.twins_attempted, "{twins:?} {told:?}");
+        assert_eq!(rows_of(&survivor, LEFT), rows_of(&survivor, RIGHT));
         match store.snapshot(DOOMED) {
             Ok(snapshot) => {
                 assert!(!told.erased, "{told:?}");

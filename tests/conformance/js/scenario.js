@@ -3,32 +3,18 @@
 //
 // The server's certificate is self-signed, which the SDK has no setting for: the caller sets NODE_TLS_REJECT_UNAUTHORIZED=0.
 
-import { deepStrictEqual as same, ok, rejects } from "node:assert";
+import { deepStrictEqual as same, ok } from "node:assert";
 import { randomUUID } from "node:crypto";
-import { CosmosClient, ErrorResponse, PartitionKeyBuilder, PartitionKeyKind } from "@azure/cosmos";
+import { CosmosClient, PartitionKeyBuilder, PartitionKeyKind } from "@azure/cosmos";
+import { find, refused } from "./checks.js";
 import { querySteps } from "./queries.js";
+import { resourceSteps } from "./resources.js";
+import { scriptSteps } from "./scripts.js";
 
 const client = new CosmosClient(process.env.ORRERY_CONNECTION_STRING);
 const databaseId = `conformance-${randomUUID()}`;
 let database;
 let orders;
-
-/** Asserts that the SDK reports the call as its own error type with this status, and returns the error. */
-async function refused(status, call) {
-  let error;
-  await rejects(call, (thrown) => {
-    error = thrown;
-    return thrown instanceof ErrorResponse;
-  });
-  same(error.code, status, `status ${error.code}, expected ${status}: ${error.message}`);
-  return error;
-}
-
-async function find(container, id, key) {
-  const { resource, statusCode } = await container.item(id, key).read();
-  // The SDK does not throw for a missing document, unlike for any other error.
-  return statusCode === 404 ? undefined : resource;
-}
 
 const steps = {
   async "database is created and read"() {
@@ -216,6 +202,10 @@ const steps = {
     }
     same(pages, [["0", "1", "2"], ["3", "4", "5"], ["6"]]);
   },
+
+  ...resourceSteps(client, () => database),
+
+  ...scriptSteps(() => database),
 
   ...querySteps(() => database),
 

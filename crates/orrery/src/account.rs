@@ -6,8 +6,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use db::Throughput;
 use hyper::Method;
-use value::{Object, PartitionKey, ScriptKind, Value};
+use value::{Epk, EpkRange, Object, PartitionKey, ScriptKind, Value, write_string};
 
 use crate::client::{Answer, Call, Client, Target};
 use crate::connection::{Failure, unanswered};
@@ -19,6 +21,8 @@ const RETRIES_MAX: u32 = 9;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Longer is not waited, whatever the server says.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
+/// How many documents a page of a range has at most.
+const PAGE_ITEMS: u32 = 1000;
 /// Rows of queries may be deeper than documents.
 const DEPTH_MAX: usize = 1024;
 
@@ -61,6 +65,81 @@ pub(crate) struct Invocation {
     pub(crate) key: PartitionKey,
     pub(crate) arguments: Vec<Value>,
     pub(crate) log: bool,
+}
+
+/// A part of a container, as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) id: String,
+    pub(crate) epk: EpkRange,
+}
+
+/// What becomes of a document that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    Keep,
+    Replace,
+}
+
+/// What became of a document that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    Created,
+    Replaced,
+    /// Something is in its way: itself, or a document that must not have the same values.
+    Conflict,
+    /// The server could not do it now, or not in this way.
+    NotNow,
+    Refused(String),
+}
+
+impl Stored {
+    fn of(status: u16, message: impl FnOnce() -> String) -> Self {
+        match status {
+            201 => Stored::Created,
+            200 => Stored::Replaced,
+            409 => Stored::Conflict,
+            // Too slow, moved to another range, a lost race, or busy.
+            408 | 410 | 429 | 449 | 503 => Stored::NotNow,
+            _ => Stored::Refused(message()),
+        }
+    }
+}
+
+/// The body of a request that writes many documents.
+#[derive(Debug)]
+pub(crate) struct Storing {
+    text: String,
+    verb: &'static str,
+}
+
+impl Storing {
+    pub(crate) fn new(existing: Existing) -> Self {
+        let verb = match existing {
+            Existing::Keep => "Create",
+            Existing::Replace => "Upsert",
+        };
+        Self { text: "[".to_owned(), verb }
+    }
+
+    /// Adds a document, which must be JSON.
+    pub(crate) fn push(&mut self, key: &PartitionKey, document: &str) {
+        if self.text.len() > 1 {
+            self.text.push(',');
+        }
+        self.text.push_str("{\"operationType\":\"");
+        self.text.push_str(self.verb);
+        self.text.push_str("\",\"partitionKey\":");
+        write_string(&key.to_string(), &mut self.text);
+        self.text.push_str(",\"resourceBody\":");
+        self.text.push_str(document);
+        self.text.push('}');
+    }
+
+    pub(crate) fn body(mut self) -> Bytes {
+        self.text.push(']');
+        self.text.into()
+    }
 }
 
 /// An account on a server.
@@ -213,7 +292,189 @@ impl Account {
         )))
     }
 
+    // ---- databases and containers ----
+
+    /// All databases.
+    pub(crate) async fn databases(&mut self) -> Result<Vec<Object>, Failure> {
+        let all = self.list(&Target::new(&["dbs"]), "Databases").await?;
+        all.ok_or_else(|| not_understood("there is no list of databases"))
+    }
+
+    /// All containers of a database.
+    pub(crate) async fn containers(&mut self, database: &str) -> Result<Vec<Object>, Failure> {
+        let target = Target::new(&["dbs", database, "colls"]);
+        match self.list(&target, "DocumentCollections").await? {
+            Some(containers) => Ok(containers),
+            None => Err(Failure::Refused(self.no_database(database))),
+        }
+    }
+
+    /// One container, as the server has it.
+    pub(crate) async fn container(&mut self, place: &Place) -> Result<Object, Failure> {
+        let answer = self.send(Call::new(Method::GET, place.target(&[]))).await?;
+        if answer.status == 404 {
+            return Err(Failure::Refused(self.missing(place).await?));
+        }
+        match json(&expect(answer, 200)?)? {
+            Value::Object(container) => Ok(container),
+            _ => Err(not_understood("a container is not an object")),
+        }
+    }
+
+    /// Creates a database; false if there is one of that name.
+    pub(crate) async fn create_database(
+        &mut self,
+        name: &str,
+        throughput: Option<Throughput>,
+    ) -> Result<bool, Failure> {
+        let body = Value::from(Object::from([("id", name)])).to_text();
+        let call = Call::new(Method::POST, Target::new(&["dbs"])).with_body(body);
+        self.create(with_throughput(call, throughput)).await
+    }
+
+    /// Creates a container; false if there is one of that name.
+    pub(crate) async fn create_container(
+        &mut self,
+        database: &str,
+        definition: &Object,
+        throughput: Option<Throughput>,
+    ) -> Result<bool, Failure> {
+        let call = Call::new(Method::POST, Target::new(&["dbs", database, "colls"]))
+            .with_body(Value::from(definition.clone()).to_text());
+        self.create(with_throughput(call, throughput)).await
+    }
+
+    /// The throughput of everything that has its own, by resource id.
+    pub(crate) async fn throughputs(&mut self) -> Result<Vec<(String, Throughput)>, Failure> {
+        // An account that is billed by use has no offers, and says so in different ways.
+        let offers = self.list(&Target::new(&["offers"]), "Offers").await?.unwrap_or_default();
+        Ok(offers.iter().filter_map(throughput_of).collect())
+    }
+
+    /// The ranges of a container.
+    pub(crate) async fn ranges(&mut self, place: &Place) -> Result<Vec<Range>, Failure> {
+        let ranges = self.list(&place.target(&["pkranges"]), "PartitionKeyRanges").await?;
+        let Some(ranges) = ranges else {
+            return Err(Failure::Refused(self.missing(place).await?));
+        };
+        let ranges: Option<Vec<Range>> = ranges.iter().map(range_of).collect();
+        let ranges = ranges.filter(|ranges| !ranges.is_empty());
+        ranges.ok_or_else(|| not_understood("a container has no ranges"))
+    }
+
+    // ---- documents ----
+
+    /// A page of the documents of a range.
+    pub(crate) async fn page(
+        &mut self,
+        place: &Place,
+        range: &Range,
+        continuation: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let mut call = Call::new(Method::GET, place.target(&["docs"]))
+            .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
+            .with("x-ms-max-item-count", PAGE_ITEMS);
+        if let Some(token) = continuation {
+            call = call.with("x-ms-continuation", token);
+        }
+        expect(self.send(call).await?, 200)
+    }
+
+    /// How many documents a container has.
+    pub(crate) async fn count(&mut self, place: &Place, ranges: &[Range]) -> Result<u64, Failure> {
+        let mut count = 0;
+        for range in ranges {
+            // A sum over ranges is the client's work in this protocol.
+            let call = Call::new(Method::POST, place.target(&["docs"]))
+                .with("content-type", "application/query+json")
+                .with("x-ms-documentdb-isquery", "True")
+                .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
+                .with_body(r#"{"query":"SELECT VALUE COUNT(1) FROM c","parameters":[]}"#);
+            let page = json(&expect(self.send(call).await?, 200)?)?;
+            let found = page.get("Documents").and_then(Value::as_array);
+            let found = found.and_then(|found| found.first()?.as_i64());
+            let found = found.and_then(|found| u64::try_from(found).ok());
+            count += found.ok_or_else(|| not_understood("a count is not a number"))?;
+        }
+        Ok(count)
+    }
+
+    /// Writes many documents of one range, each by itself; one result for each of them. The body is
+    /// what [`Storing`] says.
+    pub(crate) async fn store_many(
+        &mut self,
+        place: &Place,
+        range: &Range,
+        body: Bytes,
+    ) -> Result<Vec<Stored>, Failure> {
+        let call = Call::new(Method::POST, place.target(&["docs"]))
+            .with("content-type", "application/json")
+            .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
+            .with("x-ms-cosmos-is-batch-request", "True")
+            .with("x-ms-cosmos-batch-atomic", "False")
+            .with("x-ms-cosmos-batch-continue-on-error", "True")
+            .with("prefer", "return=minimal")
+            .with_body(body);
+        let answer = self.send(call).await?;
+        if !matches!(answer.status, 200 | 207) {
+            return Err(Failure::Refused(refusal::sentence(&answer)));
+        }
+        let results = json(&answer)?;
+        let results = results.as_array().ok_or_else(|| not_understood("it has no results"))?;
+        let stored = |result: &Value| {
+            let status = result.get("statusCode").and_then(Value::as_i64).unwrap_or(0);
+            let message = result.get("message").and_then(Value::as_str).map(str::to_owned);
+            Stored::of(u16::try_from(status).unwrap_or(0), || {
+                message.unwrap_or_else(|| format!("the server answers {status}"))
+            })
+        };
+        Ok(results.iter().map(stored).collect())
+    }
+
+    /// Writes one document.
+    pub(crate) async fn store(
+        &mut self,
+        place: &Place,
+        key: &PartitionKey,
+        document: Bytes,
+        existing: Existing,
+    ) -> Result<Stored, Failure> {
+        let mut call = Call::new(Method::POST, place.target(&["docs"]))
+            .with("content-type", "application/json")
+            .with("x-ms-documentdb-partitionkey", key)
+            .with("prefer", "return=minimal")
+            .with_body(document);
+        if existing == Existing::Replace {
+            call = call.with("x-ms-documentdb-is-upsert", "True");
+        }
+        let answer = self.send(call).await?;
+        if answer.status == 401 {
+            return Err(Failure::Refused(refusal::sentence(&answer)));
+        }
+        Ok(Stored::of(answer.status, || refusal::sentence(&answer)))
+    }
+
+    /// One document, if it is there.
+    pub(crate) async fn document(
+        &mut self,
+        place: &Place,
+        key: &PartitionKey,
+        id: &str,
+    ) -> Result<Option<Bytes>, Failure> {
+        let call = Call::new(Method::GET, place.target(&["docs", id]))
+            .with("x-ms-documentdb-partitionkey", key);
+        match self.send(call).await? {
+            Answer { status: 404, .. } => Ok(None),
+            answer => Ok(Some(expect(answer, 200)?.body)),
+        }
+    }
+
     // ---- what all of them lean on ----
+
+    /// Another account of the same server, for requests side by side.
+    pub(crate) fn another(&self) -> Self {
+        Self { client: self.client.another(), endpoint: self.endpoint.clone() }
+    }
 
     /// Creates something; false if there is one of that name already.
     async fn create(&mut self, call: Call) -> Result<bool, Failure> {
@@ -304,6 +565,46 @@ impl Question {
         Value::from(Object::from([("query", query), ("parameters", Value::from(parameters))]))
             .to_text()
     }
+}
+
+fn with_throughput(call: Call, throughput: Option<Throughput>) -> Call {
+    match throughput {
+        None => call,
+        Some(Throughput::Manual(units)) => call.with("x-ms-offer-throughput", units),
+        Some(Throughput::Autoscale { max, increment_percent }) => {
+            let mut settings = Object::from([("maxThroughput", Value::from(max))]);
+            if let Some(percent) = increment_percent {
+                let policy = Object::from([("incrementPercent", Value::from(percent))]);
+                let policy = Object::from([("throughputPolicy", Value::from(policy))]);
+                settings.insert("autoUpgradePolicy", Value::from(policy));
+            }
+            let settings = Value::from(settings).to_text();
+            call.with("x-ms-cosmos-offer-autopilot-settings", settings)
+        }
+    }
+}
+
+/// The resource id and the throughput that an offer is about.
+fn throughput_of(offer: &Object) -> Option<(String, Throughput)> {
+    let rid = offer.get("offerResourceId")?.as_str()?.to_owned();
+    let content = offer.get("content")?;
+    let settings = content.get("offerAutopilotSettings").filter(|settings| !settings.is_null());
+    let Some(settings) = settings else {
+        return Some((rid, Throughput::Manual(content.get("offerThroughput")?.as_i64()?)));
+    };
+    let policy =
+        settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
+    let percent = policy.and_then(|policy| policy.get("incrementPercent")?.as_i64());
+    let increment_percent = percent.filter(|percent| *percent != 0);
+    let max = settings.get("maxThroughput")?.as_i64()?;
+    Some((rid, Throughput::Autoscale { max, increment_percent }))
+}
+
+fn range_of(range: &Object) -> Option<Range> {
+    let text = |name: &str| range.get(name).and_then(Value::as_str);
+    let bound = |name: &str| text(name).and_then(|bound| Epk::parse(bound).ok());
+    let epk = EpkRange { min: bound("minInclusive")?, max: bound("maxExclusive")? };
+    Some(Range { id: text("id")?.to_owned(), epk })
 }
 
 /// The name of a thing that the server told of.

@@ -5,21 +5,23 @@
 //! time. What comes back is bounded in size and in time. What can be asked for is in [`crate::account`].
 
 use std::fmt;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use db::{Clock, SystemClock};
-use gateway::Key;
+use gateway::{Gateway, Key, Scheme};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Uri};
+use hyper::{HeaderMap, Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use storage::RangeStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -207,11 +209,34 @@ impl Call {
     }
 }
 
+/// Answers requests in this process, without a connection.
+pub(crate) trait Within: Send + Sync {
+    fn answer(
+        &self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Response<Bytes>> + Send + '_>>;
+}
+
+impl<S: RangeStore> Within for Gateway<S> {
+    fn answer(
+        &self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Response<Bytes>> + Send + '_>> {
+        Box::pin(self.respond(request, Scheme::Http))
+    }
+}
+
 /// Asks a server.
 pub(crate) struct Client {
-    network: Network,
+    way: Way,
     authority: HeaderValue,
     key: Key,
+}
+
+/// How requests get to the server.
+enum Way {
+    Network(Network),
+    Within(Arc<dyn Within>),
 }
 
 /// A connection, opened when it is needed and again when the server has closed it.
@@ -233,15 +258,41 @@ impl Client {
         let tls = tls.map(Arc::new);
         let mut network = Network { endpoint: endpoint.clone(), tls, open: None };
         network.open().await?;
-        Ok(Self { network, authority, key })
+        Ok(Self { way: Way::Network(network), authority, key })
+    }
+
+    /// A client of a server in this process.
+    pub(crate) fn within(server: Arc<dyn Within>, key: Key) -> Self {
+        let authority = HeaderValue::from_static("localhost");
+        Self { way: Way::Within(server), authority, key }
+    }
+
+    /// Another client of the same server, for requests side by side.
+    pub(crate) fn another(&self) -> Self {
+        let way = match &self.way {
+            Way::Within(server) => Way::Within(server.clone()),
+            Way::Network(Network { endpoint, tls, .. }) => {
+                let (endpoint, tls) = (endpoint.clone(), tls.clone());
+                Way::Network(Network { endpoint, tls, open: None })
+            }
+        };
+        Self { way, authority: self.authority.clone(), key: self.key.clone() }
     }
 
     /// Sends a request and reads the answer, of whatever status.
     pub(crate) async fn send(&mut self, call: Call) -> Result<Answer, Unanswered> {
         let request = call.request(&self.authority, &self.key)?;
-        tokio::time::timeout(ANSWER_AT_MOST, self.network.exchange(request))
-            .await
-            .map_err(|_| Unanswered::Late(ANSWER_AT_MOST))?
+        match &mut self.way {
+            Way::Within(server) => {
+                let (head, body) = server.answer(request).await.into_parts();
+                Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+            }
+            Way::Network(network) => {
+                tokio::time::timeout(ANSWER_AT_MOST, network.exchange(request))
+                    .await
+                    .map_err(|_| Unanswered::Late(ANSWER_AT_MOST))?
+            }
+        }
     }
 }
 

@@ -34,6 +34,18 @@ pub(crate) enum Command {
     /// Bring procedures, triggers and functions to a container, list and call them.
     #[command(subcommand)]
     Script(ScriptCommand),
+    /// Write a database, or one of its containers, to files.
+    ///
+    /// The folder gets export.json with the definitions of containers, their throughput and scripts,
+    /// and the documents in files with one on each line, as the server spells them. 'orrery import'
+    /// brings it to any server of the protocol, and 'orrery serve --seed DIR/export.json' starts with
+    /// it. It ends with 1 if the number of documents does not agree with the server's at the end.
+    Export(Box<ExportArguments>),
+    /// Bring what 'orrery export' wrote to a server.
+    ///
+    /// Databases, containers and scripts are created where they are missing; documents that are there
+    /// are replaced. System properties of documents are ignored.
+    Import(Box<ImportArguments>),
     /// Check that everything stored fits together. The server must not be running.
     Verify(VerifyArguments),
 }
@@ -57,6 +69,11 @@ pub(crate) struct ServeArguments {
     /// Keep data in memory only; it is gone when the server stops.
     #[arg(long, env = "ORRERY_IN_MEMORY", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) in_memory: Option<bool>,
+
+    /// A JSON file with databases, containers, scripts and documents that the server starts with.
+    /// What is there already is left alone.
+    #[arg(long, env = "ORRERY_SEED", value_name = "FILE")]
+    pub(crate) seed: Option<PathBuf>,
 
     /// The address to listen on [default: localhost]
     #[arg(long, env = "ORRERY_LISTEN", value_name = "ADDR")]
@@ -312,6 +329,56 @@ pub(crate) struct ScriptCallArguments {
 pub(crate) struct ScriptListArguments {
     #[command(flatten)]
     pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExportArguments {
+    /// A new folder, or '-' for the documents of one container on standard output
+    /// [default: a folder named as the database]
+    #[arg(value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The database.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: String,
+
+    /// Only this container.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) container: Option<String>,
+
+    /// Leave out the system properties of documents (_rid, _self, _etag, _attachments, _ts).
+    #[arg(long)]
+    pub(crate) strip_system: bool,
+
+    /// Go on with an export that was interrupted.
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ImportArguments {
+    /// A folder that 'orrery export' wrote, a seed (.json), a file with a document on each line
+    /// (.ndjson), or '-' for such lines on standard input.
+    #[arg(value_name = "PATH")]
+    pub(crate) input: PathBuf,
+
+    /// Import into a database of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: Option<String>,
+
+    /// Import only this container.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) container: Option<String>,
+
+    /// Go on with an import that was interrupted.
+    #[arg(long)]
+    pub(crate) resume: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

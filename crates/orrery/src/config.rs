@@ -17,6 +17,8 @@ use crate::commands::ServeArguments;
 pub(crate) struct ServerConfig {
     /// Where data is kept; in memory if nowhere.
     pub(crate) data: Option<PathBuf>,
+    /// What the server starts with.
+    pub(crate) seed: Option<PathBuf>,
     pub(crate) listen: Listen,
     pub(crate) port: u16,
     pub(crate) health_port: Option<u16>,
@@ -108,6 +110,7 @@ impl ServerConfig {
             },
             log: arguments.log.clone().unwrap_or_else(|| "info".to_owned()),
             log_json,
+            seed: arguments.seed.clone(),
             data,
             listen,
             well_known_key,
@@ -132,6 +135,7 @@ fn with_file(arguments: ServeArguments, file: ServeArguments) -> ServeArguments 
     ServeArguments {
         data: arguments.data.or(file.data),
         in_memory: arguments.in_memory.or(file.in_memory),
+        seed: arguments.seed.or(file.seed),
         listen: arguments.listen.or(file.listen),
         port: arguments.port.or(file.port),
         key: arguments.key.or(file_keys.0),

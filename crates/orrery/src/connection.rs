@@ -157,6 +157,17 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(message) | Failure::Refused(message) => f.write_str(message),
+            Failure::Unread => f.write_str("nobody reads the output"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

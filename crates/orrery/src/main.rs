@@ -6,12 +6,19 @@ mod commands;
 mod config;
 mod connection;
 mod explanation;
+mod export;
+mod feed;
+mod import;
+mod loader;
 mod logging;
+mod progress;
 mod query;
 mod refusal;
+mod resume;
 mod rows;
 mod script;
 mod script_folder;
+mod seed;
 mod serve;
 mod trust;
 mod verify;
@@ -30,6 +37,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Query(arguments) => query::run(*arguments),
+        Command::Export(arguments) => export::run(*arguments),
+        Command::Import(arguments) => import::run(*arguments),
         Command::Script(command) => script::run(command),
         Command::Verify(arguments) => verify::run(&arguments),
     };

@@ -1,19 +1,26 @@
 //! `orrery serve`: runs the server until it is told to stop.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use db::{Db, SystemClock, SystemIds};
-use gateway::{EMULATOR_KEY, Gateway};
+use gateway::{EMULATOR_KEY, Gateway, Key};
 use storage::{Embedded, InMemory, Options, RangeStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::account::{Account, Existing};
+use crate::client::{Client, Within};
 use crate::commands::ServeArguments;
 use crate::config::{Listen, ServerConfig};
+use crate::loader::Loader;
 use crate::logging;
+use crate::progress::Progress;
+use crate::seed::Seed;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -39,13 +46,25 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
 }
 
 async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Failure> {
-    let stop = stop_signal()?;
+    let mut stop = pin!(stop_signal()?);
     let db = Db::open(Arc::new(store), Arc::new(SystemClock), &SystemIds::new()).await?;
     let gateway = Arc::new(Gateway::new(db.clone(), config.gateway.clone())?);
     let mut listeners = listen(&config.listen, config.port).await?;
     let port = listeners[0].local_addr()?.port();
     if let Some(health_port) = config.health_port {
         listeners.extend(listen(&config.listen, health_port).await?);
+    }
+    // Whoever connects meanwhile waits until the server has what it starts with.
+    if let Some(path) = &config.seed {
+        let key = config.gateway.keys.primary.clone();
+        let seeded = tokio::select! {
+            seeded = sow(gateway.clone(), key, path) => seeded,
+            () = &mut stop => Err("stopped before the seed was in".into()),
+        };
+        if seeded.is_err() {
+            db.close().await?;
+        }
+        seeded?;
     }
     let (stopping, stopped) = watch::channel(false);
     let mut servers = tokio::task::JoinSet::new();
@@ -76,6 +95,24 @@ async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Fai
     }
     db.close().await?;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// Brings what a seed holds to the database, through the gateway as clients do.
+async fn sow(server: Arc<dyn Within>, key: Key, path: &Path) -> Result<(), Failure> {
+    let seed = Seed::read(path)?;
+    let account = Account::new(Client::within(server, key), "this server".to_owned());
+    let progress = Progress::silent();
+    let mut loader = Loader { account, existing: Existing::Keep, progress, state: None };
+    let loaded = loader.load(&seed).await;
+    let loaded = loaded.map_err(|failure| failure.at(&path.display().to_string()))?;
+    tracing::info!(
+        databases = loaded.databases,
+        containers = loaded.containers,
+        scripts = loaded.scripts,
+        documents = loaded.documents.created,
+        "seeded"
+    );
     Ok(())
 }
 

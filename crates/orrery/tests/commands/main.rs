@@ -5,3 +5,5 @@
 mod process;
 mod query;
 mod script;
+mod seed;
+mod transfer;

@@ -87,6 +87,13 @@ impl Server {
         self.send("POST", &["dbs", database, "colls", container, "docs"], &headers, body)
     }
 
+    /// Stops the server in order.
+    pub(crate) fn stop(mut self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(self.process.wait().unwrap().success());
+    }
+
     /// Sends a request, signed with the emulator's key.
     pub(crate) fn send(
         &self,
@@ -108,6 +115,7 @@ impl Server {
         let signature = Key::parse(EMULATOR_KEY).unwrap().sign(payload.as_bytes());
         let headers: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let path: Vec<String> = segments.iter().map(|segment| encode(segment)).collect();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
@@ -115,7 +123,7 @@ impl Server {
              x-ms-version: 2020-07-15\r\nx-ms-date: {date}\r\n\
              authorization: type=master&ver=1.0&sig={signature}\r\n{headers}\
              content-length: {}\r\n\r\n{body}",
-            segments.join("/"),
+            path.join("/"),
             body.len()
         )
         .unwrap();
@@ -142,6 +150,11 @@ impl Server {
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{query}");
         said.out
     }
+}
+
+/// Percent-encodes what could mean something else in a path.
+fn encode(segment: &str) -> String {
+    segment.replace('%', "%25").replace(' ', "%20").replace(':', "%3A")
 }
 
 /// What a server answered.

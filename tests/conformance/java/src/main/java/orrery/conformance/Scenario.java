@@ -53,7 +53,7 @@ public final class Scenario {
     }
 
     /** A step of the scenario; whatever it throws is its failure. */
-    private interface Step {
+    interface Step {
         void run() throws Exception;
     }
 
@@ -62,7 +62,7 @@ public final class Scenario {
         String connectionString = System.getenv("ORRERY_CONNECTION_STRING");
         int passed = 0;
         int failed = 0;
-        try (CosmosClient client = connect(connectionString)) {
+        try (CosmosClient client = builder(connectionString).buildClient()) {
             for (Map.Entry<String, Step> step : new Scenario(client).steps().entrySet()) {
                 try {
                     step.getValue().run();
@@ -79,7 +79,7 @@ public final class Scenario {
     }
 
     /** The SDK takes endpoint and key apart from each other, and connects directly to partitions unless told not to. */
-    private static CosmosClient connect(String connectionString) {
+    private static CosmosClientBuilder builder(String connectionString) {
         Map<String, String> parts = new LinkedHashMap<>();
         for (String part : connectionString.split(";")) {
             int equals = part.indexOf('=');
@@ -92,8 +92,7 @@ public final class Scenario {
             .key(parts.get("AccountKey"))
             .gatewayMode()
             .consistencyLevel(ConsistencyLevel.SESSION)
-            .contentResponseOnWriteEnabled(true)
-            .buildClient();
+            .contentResponseOnWriteEnabled(true);
     }
 
     private Map<String, Step> steps() {
@@ -115,6 +114,9 @@ public final class Scenario {
         steps.put("null and absent keys differ", this::nullAndAbsentKeysDiffer);
         steps.put("throughput is read and replaced", this::throughputIsReadAndReplaced);
         steps.put("containers are read in pages", this::containersAreReadInPages);
+        String connectionString = System.getenv("ORRERY_CONNECTION_STRING");
+        new Resources(client, () -> builder(connectionString), () -> database).addTo(steps);
+        new Scripts(() -> database).addTo(steps);
         Queries queries = new Queries(System.getenv("ORRERY_CONFORMANCE_QUERIES"));
         steps.put("container with several ranges is filled", () -> queries.fill(database));
         queries.all().forEach(query -> steps.put("query: " + query.get("name").asText(), () -> queries.ask(query)));
@@ -309,16 +311,16 @@ public final class Scenario {
         refused(404, () -> database.read());
     }
 
-    private static PartitionKey key(String value) {
+    static PartitionKey key(String value) {
         return new PartitionKey(value);
     }
 
-    private static ObjectNode read(CosmosContainer container, String id, PartitionKey key) {
+    static ObjectNode read(CosmosContainer container, String id, PartitionKey key) {
         return container.readItem(id, key, ObjectNode.class).getItem();
     }
 
     /** Parses a document that is written with single quotes for legibility. */
-    private static ObjectNode document(String text) throws Exception {
+    static ObjectNode document(String text) throws Exception {
         return (ObjectNode) JSON.readTree(text.replace('\'', '"'));
     }
 
@@ -335,7 +337,7 @@ public final class Scenario {
     }
 
     /** Asserts that the SDK reports the call as its own error with this status. */
-    private static void refused(int status, Step call) {
+    static void refused(int status, Step call) {
         try {
             call.run();
         } catch (CosmosException error) {

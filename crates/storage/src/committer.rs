@@ -53,6 +53,7 @@ pub(crate) enum Task {
 #[derive(Debug)]
 pub(crate) enum Control {
     Create(Vec<RangeId>),
+    Advance(RangeId, Lsn),
     Seal(RangeId),
     Erase(RangeId),
 }
@@ -280,6 +281,7 @@ impl<O: OrderedStore> Committer<O> {
             Task::Control { control, answer } => {
                 let result = match control {
                     Control::Create(ranges) => self.create(&ranges),
+                    Control::Advance(range, lsn) => self.advance(range, lsn),
                     Control::Seal(range) => self.seal(range),
                     Control::Erase(range) => self.erase(range),
                 };
@@ -380,6 +382,15 @@ impl<O: OrderedStore> Committer<O> {
         for range in ranges {
             self.set_header(*range, Header { state: State::Open, lsn: 0 });
         }
+        Ok(())
+    }
+
+    fn advance(&mut self, range: RangeId, lsn: Lsn) -> Result<(), Error> {
+        let header = self.readable(range)?;
+        if header.state == State::Sealed {
+            return Err(Error::Sealed(range));
+        }
+        self.set_header(range, Header { lsn: header.lsn.max(lsn), ..header });
         Ok(())
     }
 

@@ -47,6 +47,7 @@ pub fn every_rule<S: RangeStore>() -> Vec<Rule<S>> {
         ("a transaction carries an operation", a_transaction_carries_an_operation),
         ("a transaction takes steps back", a_transaction_takes_steps_back),
         ("range ids are used once", range_ids_are_used_once),
+        ("ranges advance and never go back", ranges_advance_and_never_go_back),
         ("sealed ranges are read only", sealed_ranges_are_read_only),
         ("erased ranges are gone", erased_ranges_are_gone),
         ("waiting ends", waiting_ends),
@@ -769,6 +770,26 @@ fn range_ids_are_used_once<S: RangeStore>(open: &dyn Fn() -> S) {
     check(&[RangeId(1)], RangeId(1));
     block_on(store.create_ranges(&[])).unwrap();
     assert_eq!(store.ranges(), [(META_RANGE, 0), (RangeId(2), 0)]);
+}
+
+fn ranges_advance_and_never_go_back<S: RangeStore>(open: &dyn Fn() -> S) {
+    let store = open();
+    block_on(store.create_ranges(&[RangeId(1)])).unwrap();
+    block_on(store.submit(RangeId(1), put("a", "1"))).unwrap();
+    let mut txn = store.begin(RangeId(1)).unwrap();
+    txn.get(b"a").unwrap();
+    txn.put(b"b", Bytes::new());
+    for (lsn, expected) in [(7, 7), (3, 7)] {
+        block_on(store.advance(RangeId(1), lsn)).unwrap();
+        assert_eq!(store.snapshot(RangeId(1)).unwrap().lsn(), expected);
+        assert_eq!(block_on(store.wait(RangeId(1), 6)).unwrap(), expected);
+    }
+    assert_eq!(block_on(store.submit(RangeId(1), put("a", "2"))).unwrap().lsn, 8);
+    assert!(matches!(block_on(store.commit(txn)), Err(Error::Conflict)));
+    assert!(matches!(block_on(store.advance(RangeId(9), 1)), Err(Error::NoRange(RangeId(9)))));
+    block_on(store.seal(RangeId(1))).unwrap();
+    let refused = block_on(store.advance(RangeId(1), 9));
+    assert!(matches!(refused, Err(Error::Sealed(RangeId(1)))));
 }
 
 fn sealed_ranges_are_read_only<S: RangeStore>(open: &dyn Fn() -> S) {

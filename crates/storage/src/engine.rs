@@ -260,6 +260,14 @@ impl<O: OrderedStore> RangeStore for Engine<O> {
         self.control(Control::Create(ranges.to_vec()))
     }
 
+    fn advance(
+        &self,
+        range: RangeId,
+        lsn: Lsn,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
+        self.control(Control::Advance(range, lsn))
+    }
+
     fn seal(&self, range: RangeId) -> impl Future<Output = Result<(), Error>> + Send + use<O> {
         self.control(Control::Seal(range))
     }

@@ -1,6 +1,7 @@
 //! The seam that the database uses: ranges, versions, commits.
 //!
-//! - R1: the LSN of a range starts at 0 and grows by exactly one with every operation that writes.
+//! - R1: the LSN of a range starts at 0 and grows by exactly one with every operation that writes. Only
+//!   [`RangeStore::advance`] lets it jump, and never back.
 //! - R2: an operation's writes become visible and durable together, or not at all; so do those of
 //!   operations on several ranges that are submitted together.
 //! - R3: a snapshot never shows what a crash could take back.
@@ -99,6 +100,14 @@ pub trait RangeStore: Send + Sync + 'static {
     fn create_ranges(
         &self,
         ranges: &[RangeId],
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<Self>;
+
+    /// Raises the LSN of a range to this number, if it is lower. For a range that takes over from
+    /// another one and goes on counting where that ended.
+    fn advance(
+        &self,
+        range: RangeId,
+        lsn: Lsn,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<Self>;
 
     /// Ends all writing to a range; what is there can still be read. Sealing twice is no error.

@@ -90,6 +90,12 @@ impl Catalog {
         self.databases.values().map(|database| 1 + database.containers.len()).sum()
     }
 
+    /// The container of a resource id.
+    pub(crate) fn container_of(&self, rid: ContainerRid) -> Option<&Arc<Container>> {
+        let database = self.databases.get(self.database_names.get(&rid.database)?)?;
+        database.containers.get(database.container_names.get(&rid)?)
+    }
+
     pub(crate) fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.databases.values().flat_map(|database| database.containers.values())
     }

@@ -8,8 +8,10 @@ use value::{
     Component, ContainerRid, DatabaseRid, Epk, EpkRange, Object, PartitionKey, PartitionKind,
 };
 
+use crate::gate::Gate;
 use crate::index::versions::Index;
 use crate::policy::Policies;
+use crate::recut::Changes;
 use crate::resource::Resource;
 use crate::row::ItemHeader;
 use crate::scripts::Scripts;
@@ -35,6 +37,8 @@ pub struct Container {
     pub(crate) ranges: Vec<Arc<Range>>,
     pub(crate) index: Index,
     pub(crate) scripts: Arc<Scripts>,
+    /// What is written while ranges are cut anew.
+    pub(crate) changes: Arc<Changes>,
 }
 
 /// A part of the container's hash space with its own storage and its own versions.
@@ -46,6 +50,7 @@ pub(crate) struct Range {
     pub(crate) storage: RangeId,
     pub(crate) epk: EpkRange,
     pub(crate) parents: Vec<String>,
+    pub(crate) gate: Gate,
     pub(crate) purges: Purges,
     pub(crate) script_numbers: ScriptNumbers,
 }
@@ -109,6 +114,19 @@ impl Purges {
 const RID_ORDINAL_BITS: u32 = 40;
 
 impl Range {
+    pub(crate) fn new(number: u64, storage: RangeId, epk: EpkRange, parents: Vec<String>) -> Self {
+        Self {
+            id: number.to_string(),
+            number,
+            storage,
+            epk,
+            parents,
+            gate: Gate::default(),
+            purges: Purges::default(),
+            script_numbers: ScriptNumbers::default(),
+        }
+    }
+
     /// Documents of different ranges are numbered apart, so that numbers never meet.
     pub(crate) fn first_rid_ordinal(&self) -> u64 {
         (self.number << RID_ORDINAL_BITS) | 1
@@ -158,6 +176,7 @@ impl Container {
             ranges: self.ranges.clone(),
             index,
             scripts: self.scripts.clone(),
+            changes: self.changes.clone(),
         }
     }
 

@@ -8,7 +8,7 @@ use value::{
 };
 
 use crate::catalog::{Catalog, Database};
-use crate::container::{Container, Purges, Range, ScriptNumbers};
+use crate::container::{Container, Range};
 use crate::database::{Db, Edit, check_room, forget_container};
 use crate::index::versions::{self, Index};
 use crate::meta::{Change, MetaKind};
@@ -90,7 +90,7 @@ impl<S: RangeStore> Db<S> {
         let ranges = new_ranges(&mut next, count);
         let unchanged = Catalog::clone(&catalog);
         let settings = self.publish(settings, next.clone(), unchanged, Change::default()).await?;
-        self.create_ranges(rid, &ranges).await?;
+        self.create_ranges(rid, &ranges, versions::FIRST).await?;
 
         let stamp = self.stamp(&mut next);
         let self_link = format!("dbs/{}/colls/{rid}/", owner.rid);
@@ -111,6 +111,7 @@ impl<S: RangeStore> Db<S> {
             ranges,
             index,
             scripts: Arc::default(),
+            changes: Arc::default(),
         };
         let mut catalog = Catalog::clone(&catalog);
         let mut change = Change::default();
@@ -125,14 +126,18 @@ impl<S: RangeStore> Db<S> {
         Ok(resource)
     }
 
-    async fn create_ranges(&self, container: ContainerRid, ranges: &[Arc<Range>]) -> Result<()> {
+    pub(crate) async fn create_ranges(
+        &self,
+        container: ContainerRid,
+        ranges: &[Arc<Range>],
+        index: u32,
+    ) -> Result<()> {
         let ids: Vec<RangeId> = ranges.iter().map(|range| range.storage).collect();
         self.store.create_ranges(&ids).await?;
         let first_rows: Vec<_> = ranges
             .iter()
             .map(|range| {
-                let first = range.first_rid_ordinal();
-                let header = RangeHeader::new(container, first, versions::FIRST);
+                let header = RangeHeader::new(container, range.first_rid_ordinal(), index);
                 self.store.submit(range.storage, FirstRow(header))
             })
             .collect();
@@ -303,15 +308,7 @@ fn new_ranges(next: &mut crate::meta::Settings, count: usize) -> Vec<Arc<Range>>
     let slices = even_split(count).into_iter().enumerate();
     let ranges = slices.map(|(number, epk)| {
         next.last_range += 1;
-        Arc::new(Range {
-            id: number.to_string(),
-            number: number as u64,
-            storage: RangeId(next.last_range),
-            epk,
-            parents: Vec::new(),
-            purges: Purges::default(),
-            script_numbers: ScriptNumbers::default(),
-        })
+        Arc::new(Range::new(number as u64, RangeId(next.last_range), epk, Vec::new()))
     });
     ranges.collect()
 }
@@ -374,6 +371,7 @@ pub(crate) fn load(
             ranges,
             index,
             scripts: Arc::default(),
+            changes: Arc::default(),
         })
     };
     Ok((rid.database, make))
@@ -390,13 +388,7 @@ fn load_range(stored: &Value) -> Result<Arc<Range>> {
     };
     let parents = stored.get("parents").and_then(Value::as_array).unwrap_or_default();
     let parents = parents.iter().filter_map(Value::as_str).map(str::to_owned);
-    Ok(Arc::new(Range {
-        id: number("number")?.to_string(),
-        number: number("number")?,
-        storage: RangeId(number("storage")?),
-        epk: EpkRange { min: bound("min")?, max: bound("max")? },
-        parents: parents.collect(),
-        purges: Purges::default(),
-        script_numbers: ScriptNumbers::default(),
-    }))
+    let storage = RangeId(number("storage")?);
+    let epk = EpkRange { min: bound("min")?, max: bound("max")? };
+    Ok(Arc::new(Range::new(number("number")?, storage, epk, parents.collect())))
 }

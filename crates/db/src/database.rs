@@ -12,7 +12,7 @@ use value::{DatabaseRid, Etag, Object};
 
 use crate::catalog::{Catalog, Database, User};
 use crate::clock::{Clock, Ids};
-use crate::container::Container;
+use crate::container::{Container, Range};
 use crate::meta::{self, Change, MetaKind, Settings};
 use crate::offer::Throughput;
 use crate::resource::{self, Resource, Stamp};
@@ -31,6 +31,10 @@ pub struct Db<S: RangeStore> {
     pub(crate) settings: Arc<Mutex<Settings>>,
     pub(crate) signing: hmac::Key,
     pub(crate) executor: Executor,
+    /// Ranges are cut anew one after the other.
+    pub(crate) recutting: Mutex<()>,
+    /// Ranges that were replaced and that somebody may still be reading.
+    pub(crate) retired: std::sync::Mutex<Vec<Arc<Range>>>,
 }
 
 /// How many databases and containers the service allows in an account.
@@ -70,6 +74,8 @@ impl<S: RangeStore> Db<S> {
             settings: Arc::new(Mutex::new(settings)),
             signing,
             executor: Executor::new(),
+            recutting: Mutex::default(),
+            retired: std::sync::Mutex::default(),
         });
         db.erase_leftovers(&snapshot).await?;
         Ok(db)
@@ -286,7 +292,7 @@ pub(crate) struct Edit {
 }
 
 /// A task of ours ended before its time.
-fn stopping(_: tokio::task::JoinError) -> Error {
+pub(crate) fn stopping(_: tokio::task::JoinError) -> Error {
     Error::new(Kind::Unavailable, "the server is stopping")
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn build(container: &Container, user: &Object, moment: &Moment) -> Re
         ttl,
         terms: u32::try_from(terms).unwrap_or(u32::MAX),
         queued: enabled && ttl >= 0,
-        by_script: moment.script_number.is_some(),
+        keeps_etag: moment.script_number.is_some(),
     };
     Ok(Item { header, document })
 }

@@ -151,8 +151,7 @@ impl<S: RangeStore> Db<S> {
         conditions: Conditions,
     ) -> Result<Outcome, Failure> {
         let prepared = write::prepare(container, key, write, conditions)?;
-        let range = self.range_for(container, &prepared);
-        let committed = self.commit(container, range, vec![prepared]).await;
+        let committed = self.commit(container, vec![prepared]).await;
         let (mut at, mut written) = committed.map_err(|(refused, at)| Failure {
             error: refused.error,
             at,
@@ -169,16 +168,13 @@ impl<S: RangeStore> Db<S> {
         })
     }
 
-    fn range_for(&self, container: &Container, write: &Prepared) -> Arc<Range> {
-        container.range_of(&container.epk(&write.key)).clone()
-    }
-
+    /// Commits writes that are of one logical partition.
     fn commit(
         &self,
         container: &Arc<Container>,
-        range: Arc<Range>,
         writes: Vec<Prepared>,
     ) -> impl Future<Output = Done> + use<S> {
+        let epk = container.epk(&writes[0].key);
         let answer_bytes_max = if writes.len() > 1 { PAGE_BYTES } else { usize::MAX };
         let commit = Commit {
             container: container.clone(),
@@ -186,11 +182,10 @@ impl<S: RangeStore> Db<S> {
             now_s: self.clock.now_s(),
             answer_bytes_max,
         };
-        // The order of writes is the order of these calls: see `RangeStore::submit`.
-        let submitted = self.store.submit(range.storage, commit);
+        let submitted = self.submit_to_key(container, epk, |_| commit);
         let container = container.clone();
         async move {
-            let committed = submitted.await;
+            let (range, committed) = submitted.await;
             let committed =
                 committed.map(|done| (container.position(&range, done.lsn), done.output));
             committed.map_err(|error| match error {
@@ -212,10 +207,10 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<BatchOutcome, Failure> {
         check_batch_size(operations.len())?;
         let full = container.full_key(Some(key))?.expect("a key was given");
-        let range = container.range_of(&container.epk(&full)).clone();
         if let Some(session) = session {
+            let range = container.range_of(&container.epk(&full));
             let lsn = self.store.snapshot(range.storage)?.lsn();
-            session.check(&container.position(&range, lsn))?;
+            session.check(&container.position(range, lsn))?;
         }
         let count = operations.len();
         let mut writes = Vec::with_capacity(count);
@@ -225,7 +220,7 @@ impl<S: RangeStore> Db<S> {
                 Err(error) => return Ok(rolled_back(count, &Refused { at, error }, None)),
             }
         }
-        match self.commit(container, range, writes).await {
+        match self.commit(container, writes).await {
             Ok((at, written)) => {
                 let results: Vec<_> = written.into_iter().map(result_of).collect();
                 let charge = results.iter().map(|result| result.charge).sum();
@@ -262,14 +257,14 @@ impl<S: RangeStore> Db<S> {
             let key = operation.key.as_ref();
             let prepared = write::prepare(container, key, operation.write, operation.conditions);
             let submitted = prepared.and_then(|prepared| {
-                let range = self.range_for(container, &prepared);
+                let range = container.range_of(&container.epk(&prepared.key));
                 if named.is_some_and(|named| named.id != range.id) {
                     return Err(Error::new(
                         Kind::RangeGone,
                         "the partition key of the operation lies in another range",
                     ));
                 }
-                Ok(self.commit(container, range, vec![prepared]))
+                Ok(self.commit(container, vec![prepared]))
             });
             if continue_on_error {
                 waiting.push(submitted);
@@ -386,18 +381,19 @@ impl<S: RangeStore> Db<S> {
         let key = container.full_key(Some(key))?.expect("a key was given");
         container.check_key_size(&key)?;
         let epk = container.epk(&key);
-        let range = container.range_of(&epk).clone();
-        let purge = Purge {
-            container: container.clone(),
+        let partition = PartitionPrefix::new(&epk, &key);
+        let (of, now_s) = (container.clone(), self.clock.now_s());
+        let purge = move |range: &Arc<Range>| Purge {
+            container: of,
             range: range.clone(),
-            partition: PartitionPrefix::new(&epk, &key),
-            now_s: self.clock.now_s(),
+            partition,
+            now_s,
         };
-        let committed =
-            self.store.submit(range.storage, purge).await.map_err(|error| match error {
-                SubmitError::Storage(error) => Error::from(error),
-                SubmitError::Refused(error, _) => error,
-            })?;
+        let (range, committed) = self.submit_to_key(container, epk, purge).await;
+        let committed = committed.map_err(|error| match error {
+            SubmitError::Storage(error) => Error::from(error),
+            SubmitError::Refused(error, _) => error,
+        })?;
         let at = container.position(&range, committed.lsn);
         Ok(Outcome { status: 200, document: None, etag: None, at, charge: Charge::METADATA_WRITE })
     }

@@ -112,6 +112,11 @@ pub(crate) fn lsn_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }
 
+/// The lsn and ordinal of an event.
+pub(crate) fn event_number(key: &[u8]) -> Option<(u64, u32)> {
+    Some((lsn_of(key)?, u32::from_be_bytes(key.get(9..13)?.try_into().ok()?)))
+}
+
 pub(crate) fn events_since() -> Vec<u8> {
     vec![Kind::EventsSince as u8]
 }
@@ -180,6 +185,21 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The effective partition key of a place.
+pub(crate) fn epk_of(place: &[u8]) -> Option<Epk> {
+    let escaped = &place[..end_of_epk(place)? - 2];
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped.iter();
+    while let Some(&byte) = rest.next() {
+        bytes.push(byte);
+        if byte == 0 {
+            // The mark that escapes it.
+            rest.next();
+        }
+    }
+    Some(Epk::from_bytes(bytes))
+}
+
 /// Where the partition key starts: after the two zero bytes that end the effective partition key.
 fn end_of_epk(place: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -212,6 +232,7 @@ mod tests {
         ) {
             let partition = prefix(&epk, &key);
             let place = partition.place(&id);
+            prop_assert_eq!(epk_of(&place).unwrap(), Epk::from_bytes(epk));
             let (found, rest) = PartitionPrefix::of(&place).unwrap();
             prop_assert_eq!(&found, &partition);
             prop_assert_eq!(rest, id.as_bytes());

@@ -251,6 +251,12 @@ pub(crate) fn remove(catalog: &mut Catalog, change: &mut Change, self_link: &str
     }
 }
 
+/// The throughput that an offer gives.
+pub(crate) fn throughput_of(offer: &Resource) -> Option<Throughput> {
+    let content = offer.body.get("content").and_then(Value::as_object)?;
+    Throughput::of_content(content, None).ok()
+}
+
 fn highest_ever(offer: &Resource) -> i64 {
     let content = offer.body.get("content");
     let parameters = content.and_then(|content| content.get("offerMinimumThroughputParameters"));

@@ -43,7 +43,7 @@ pub(crate) fn id_taken() -> Error {
 
 /// The etag of a stored document; it is made of what its header holds, or stands in the document.
 pub(crate) fn etag_of(item: &Item) -> Etag {
-    if item.header.by_script {
+    if item.header.keeps_etag {
         let text = item.document.field("_etag").map(|text| Value::parse(text.as_bytes()));
         if let Some(Ok(Value::String(text))) = text {
             return Etag::from_text(&text);

@@ -25,15 +25,16 @@ pub(crate) struct ItemHeader {
     pub(crate) terms: u32,
     /// Whether it stands in the expiry queue.
     pub(crate) queued: bool,
-    /// Whether a script wrote it. Then its etag is the one that the document holds: the script saw
-    /// it before the commit had a number to make one of.
-    pub(crate) by_script: bool,
+    /// Whether its etag is the one that the document holds, not one made of the numbers here. So it
+    /// is where a script wrote it, which saw the etag before the commit had a number; and where its
+    /// place in the feed was taken when two ranges were merged.
+    pub(crate) keeps_etag: bool,
 }
 
 const ITEM_VERSION: u8 = 1;
 const ITEM_HEADER: usize = 40;
 const QUEUED: u8 = 1;
-const BY_SCRIPT: u8 = 2;
+const KEEPS_ETAG: u8 = 2;
 
 /// A stored document with its header.
 #[derive(Clone, Debug)]
@@ -48,8 +49,8 @@ impl Item {
         let document = self.document.encoded();
         let mut row = BytesMut::with_capacity(ITEM_HEADER + document.len());
         row.put_u8(ITEM_VERSION);
-        let by_script = if header.by_script { BY_SCRIPT } else { 0 };
-        row.put_u8(by_script | if header.queued { QUEUED } else { 0 });
+        let keeps_etag = if header.keeps_etag { KEEPS_ETAG } else { 0 };
+        row.put_u8(keeps_etag | if header.queued { QUEUED } else { 0 });
         row.put_u16(0);
         row.put_i32(header.ttl);
         row.put_u64(header.lsn);
@@ -76,7 +77,7 @@ impl ItemHeader {
         fields.u16();
         Ok(Self {
             queued: flags & QUEUED != 0,
-            by_script: flags & BY_SCRIPT != 0,
+            keeps_etag: flags & KEEPS_ETAG != 0,
             ttl: fields.u32() as i32,
             lsn: fields.u64(),
             ts: fields.u64(),
@@ -112,6 +113,9 @@ pub(crate) struct RangeHeader {
     pub(crate) indexed: Indexed,
     /// Whether the last commit recorded its events. Then a row says since when all are there.
     pub(crate) records_events: bool,
+    /// Documents up to this lsn come from several ranges that were merged: among them a greater lsn
+    /// does not mean a later time. 0 where there are none.
+    pub(crate) merged_lsn: u64,
 }
 
 /// By which definition of the container's index the documents of a range are indexed.
@@ -135,13 +139,15 @@ impl Indexed {
 }
 
 /// Ranges of the first version held documents without any index, those of the second none of
-/// scripts.
+/// scripts, and those of the third were never merged.
 const RANGE_VERSION_UNINDEXED: u8 = 1;
 const RANGE_HEADER_UNINDEXED: usize = 60;
 const RANGE_VERSION_UNSCRIPTED: u8 = 2;
 const RANGE_HEADER_UNSCRIPTED: usize = 68;
-const RANGE_VERSION: u8 = 3;
-const RANGE_HEADER: usize = 76;
+const RANGE_VERSION_UNMERGED: u8 = 3;
+const RANGE_HEADER_UNMERGED: usize = 76;
+const RANGE_VERSION: u8 = 4;
+const RANGE_HEADER: usize = 84;
 const RECORDS_EVENTS: u8 = 1;
 
 impl RangeHeader {
@@ -157,6 +163,7 @@ impl RangeHeader {
             unqueued: 0,
             purges: 0,
             records_events: false,
+            merged_lsn: 0,
         }
     }
 
@@ -175,6 +182,7 @@ impl RangeHeader {
         row.put_u32(self.indexed.from);
         row.put_u32(self.indexed.to);
         row.put_u64(self.next_script_ordinal);
+        row.put_u64(self.merged_lsn);
         row.freeze()
     }
 
@@ -182,6 +190,7 @@ impl RangeHeader {
         let (version, length) = match row.first() {
             Some(&RANGE_VERSION_UNINDEXED) => (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED),
             Some(&RANGE_VERSION_UNSCRIPTED) => (RANGE_VERSION_UNSCRIPTED, RANGE_HEADER_UNSCRIPTED),
+            Some(&RANGE_VERSION_UNMERGED) => (RANGE_VERSION_UNMERGED, RANGE_HEADER_UNMERGED),
             _ => (RANGE_VERSION, RANGE_HEADER),
         };
         let mut fields = Fields::new(row, version, length, "range header")?;
@@ -201,8 +210,9 @@ impl RangeHeader {
                 RANGE_VERSION_UNINDEXED => Indexed::settled(0),
                 _ => Indexed { from: fields.u32(), to: fields.u32() },
             },
-            next_script_ordinal: if version == RANGE_VERSION { fields.u64() } else { 0 },
             records_events: flags & RECORDS_EVENTS != 0,
+            next_script_ordinal: if version >= RANGE_VERSION_UNMERGED { fields.u64() } else { 0 },
+            merged_lsn: if version >= RANGE_VERSION { fields.u64() } else { 0 },
         })
     }
 }
@@ -324,6 +334,7 @@ mod tests {
             purges: 6,
             indexed: Indexed { from: 7, to: 8 },
             records_events: true,
+            merged_lsn: 10,
         };
         assert_eq!(RangeHeader::decode(&header.encode()).unwrap(), header);
         let state = IndexState { done: 3, cursor: vec![1, 0, 2] };
@@ -332,12 +343,13 @@ mod tests {
         assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
     }
 
-    /// Ranges that were stored before there was an index, or a script, say nothing of them.
+    /// Ranges that were stored before there was an index, a script, or a merge, say nothing of them.
     #[test]
     fn ranges_of_earlier_versions_are_read() {
         for (version, length, index) in [
             (RANGE_VERSION_UNINDEXED, RANGE_HEADER_UNINDEXED, 0),
             (RANGE_VERSION_UNSCRIPTED, RANGE_HEADER_UNSCRIPTED, 7),
+            (RANGE_VERSION_UNMERGED, RANGE_HEADER_UNMERGED, 7),
         ] {
             let header = RangeHeader::new(ContainerRid::new(value::DatabaseRid(7), 9), 1, index);
             let mut row = header.encode().to_vec();

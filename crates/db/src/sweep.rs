@@ -42,6 +42,7 @@ impl<S: RangeStore> Db<S> {
     /// Goes over all containers until everything is done that waited.
     pub async fn sweep(&self) -> Result<Swept> {
         let mut swept = Swept::default();
+        self.erase_retired().await?;
         loop {
             self.sweep_containers(&mut swept).await?;
             if !self.reindex(Pace::ORDINARY).await? {
@@ -55,7 +56,7 @@ impl<S: RangeStore> Db<S> {
         for container in containers {
             for range in &container.ranges {
                 match self.sweep_range(&container, range, swept).await {
-                    // The container was deleted meanwhile.
+                    // The container was deleted meanwhile, or its ranges cut anew.
                     Err(error) if error.kind == crate::Kind::NotFound => break,
                     other => other?,
                 }
@@ -133,7 +134,7 @@ impl<S: RangeStore> Db<S> {
             let now_s = self.clock.now_s();
             swept.events += keys.len() as u64;
             let forget = Forget { container: container.clone(), keys, now_s };
-            settled(self.store.submit(range.storage, forget).await)?;
+            settled(self.submit_to_range(range, forget).await)?;
         }
     }
 
@@ -162,9 +163,7 @@ impl<S: RangeStore> Db<S> {
     /// The container as it is defined now: a sweep takes its time, and a time to live that has
     /// changed meanwhile holds at once.
     fn as_defined_now(&self, container: &Container) -> Result<Arc<Container>> {
-        let catalog = self.catalog.load();
-        let now = catalog.containers().find(|now| now.rid == container.rid).cloned();
-        now.ok_or_else(Error::not_found)
+        self.container_now(container.rid).ok_or_else(Error::not_found)
     }
 
     async fn remove(
@@ -177,7 +176,7 @@ impl<S: RangeStore> Db<S> {
         let now_s = self.clock.now_s();
         let container = self.as_defined_now(container)?;
         let remove = Remove { container, places, purge, now_s };
-        settled(self.store.submit(range.storage, remove).await)
+        settled(self.submit_to_range(range, remove).await)
     }
 
     /// Puts documents into the expiry queue that were written while the container had no time to
@@ -199,7 +198,7 @@ impl<S: RangeStore> Db<S> {
             if !places.is_empty() {
                 let now_s = self.clock.now_s();
                 let queue = Queue { container: container.clone(), places, now_s };
-                settled(self.store.submit(range.storage, queue).await)?;
+                settled(self.submit_to_range(range, queue).await)?;
             }
         }
     }
@@ -395,6 +394,7 @@ impl Queue {
                 continue;
             }
             item.header.queued = true;
+            txn.note_change(place);
             txn.view.put(&expiry_row(&item.header, place), Bytes::new());
             txn.view.put(&key::item(place), item.encode());
             txn.header.unqueued = txn.header.unqueued.saturating_sub(1);

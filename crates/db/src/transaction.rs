@@ -184,6 +184,7 @@ impl<'a> Transaction<'a> {
         item: &Item,
     ) -> Result<()> {
         let place = partition.place(id);
+        self.note_change(&place);
         let header = &item.header;
         self.view.put(&key::item(&place), item.encode());
         self.view.put(&key::rid(header.rid_ordinal), Bytes::copy_from_slice(&place));
@@ -212,6 +213,7 @@ impl<'a> Transaction<'a> {
         item: &Item,
     ) -> Result<()> {
         let place = partition.place(id);
+        self.note_change(&place);
         let header = &item.header;
         self.view.delete(&key::item(&place));
         self.view.delete(&key::rid(header.rid_ordinal));
@@ -277,6 +279,13 @@ impl<'a> Transaction<'a> {
             self.view.put(&key::events_since(), row);
         } else {
             self.view.delete(&key::events_since());
+        }
+    }
+
+    /// Says that what is stored at a place changes, for whoever copies the range meanwhile.
+    pub(crate) fn note_change(&self, place: &[u8]) {
+        if self.container.changes.are_noted() {
+            self.container.changes.note(place, self.lsn());
         }
     }
 

@@ -49,6 +49,37 @@ pub(crate) fn release(
     Ok(())
 }
 
+/// Takes the unique keys for a document that is copied. It has them where it comes from, so whoever
+/// holds one here is older than the copy and will follow.
+pub(crate) fn take_over(
+    txn: &mut Transaction<'_>,
+    partition: &PartitionPrefix,
+    id: &str,
+    item: &Item,
+) -> Result<()> {
+    for row in rows(txn, partition, Some(item))? {
+        txn.view.put(&row, Bytes::copy_from_slice(id.as_bytes()));
+        txn.touch();
+    }
+    Ok(())
+}
+
+/// Gives the unique keys back that a copied document still has.
+pub(crate) fn give_up(
+    txn: &mut Transaction<'_>,
+    partition: &PartitionPrefix,
+    id: &str,
+    item: &Item,
+) -> Result<()> {
+    for row in rows(txn, partition, Some(item))? {
+        if txn.view.get(&row)?.is_some_and(|owner| owner == id.as_bytes()) {
+            txn.view.delete(&row);
+            txn.touch();
+        }
+    }
+    Ok(())
+}
+
 /// A key that is taken: by a document that nobody sees any more, which goes, or it is a conflict.
 fn free_or_refuse(
     txn: &mut Transaction<'_>,

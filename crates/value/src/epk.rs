@@ -41,6 +41,14 @@ impl Epk {
         pairs.iter().map(byte).collect::<Option<Vec<u8>>>().map(Epk).ok_or_else(malformed)
     }
 
+    /// Where the key lies in the space of version-2 hashes.
+    fn position(&self) -> u128 {
+        let mut bytes = [0; 16];
+        let given = &self.0[..self.0.len().min(16)];
+        bytes[..given.len()].copy_from_slice(given);
+        u128::from_be_bytes(bytes).min(u128::MAX >> 2)
+    }
+
     /// The first bound behind this key and everything that it is a prefix of.
     pub fn after_prefix(&self) -> Epk {
         let mut bytes = self.0.clone();
@@ -95,6 +103,19 @@ impl EpkRange {
     /// Is there a key inside both?
     pub fn intersects(&self, other: &EpkRange) -> bool {
         self.intersect(other).is_some()
+    }
+
+    /// A key that cuts the range into two of even width, as [`even_split`] measures it; nothing where
+    /// the range is too narrow.
+    pub fn middle(&self) -> Option<Epk> {
+        let middle = self.min.position() + self.width() / 2;
+        let middle = Epk(middle.to_be_bytes().to_vec());
+        (self.min < middle && middle < self.max).then_some(middle)
+    }
+
+    /// How much of the space of version-2 hashes lies inside.
+    pub fn width(&self) -> u128 {
+        self.max.position().saturating_sub(self.min.position())
     }
 
     /// The keys inside both, if there are any.

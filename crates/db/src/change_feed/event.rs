@@ -113,7 +113,6 @@ impl Event {
         })
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the feed of events is yet to be read"))]
     /// Where the document of an event stands, without a look at the rest of its row.
     pub(crate) fn place_of(row: &[u8]) -> Result<&[u8]> {
         Ok(&row[HEADER..Parts::read(row)?.place_end])

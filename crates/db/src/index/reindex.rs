@@ -59,7 +59,7 @@ impl<S: RangeStore> Db<S> {
         let containers: Vec<_> = self.catalog.load().containers().cloned().collect();
         for container in containers.iter().filter(|container| !container.index.is_settled()) {
             match self.reindex_container(container, documents, &mut left).await {
-                // The container was deleted meanwhile, perhaps with its database.
+                // The container was deleted meanwhile, perhaps with its database, or its ranges cut anew.
                 Err(error) if error.kind.status() == 404 => {}
                 other => other?,
             }
@@ -133,7 +133,7 @@ impl<S: RangeStore> Db<S> {
             }
             let begin =
                 Begin { container: container.clone(), to: newest, now_s: self.clock.now_s() };
-            return settled(self.store.submit(range.storage, begin).await);
+            return settled(self.submit_to_range(range, begin).await);
         }
         let step = self.advance(container, range, documents).await?;
         // Together they may be too much for one commit, but one by one they are not.
@@ -151,7 +151,7 @@ impl<S: RangeStore> Db<S> {
         let Some(advance) = Advance::prepare(container, &snapshot, count_max, now_s)? else {
             return Ok(Step::Moved);
         };
-        settled(self.store.submit(range.storage, advance).await)
+        settled(self.submit_to_range(range, advance).await)
     }
 
     /// Forgets definitions that no range needs any more.

@@ -61,6 +61,13 @@ pub(crate) fn update(
     }
 }
 
+/// Adds the entries of a document that comes from elsewhere. Keeps I1.
+pub(crate) fn insert(txn: &mut Transaction<'_>, stored: Stored<'_>) -> Result<()> {
+    let [early, late] = txn.in_force.at(stored.place).clone().terms_of(stored.item)?;
+    check_size(stored.place, &[&early, &late])?;
+    difference(txn, None, Some(At { place: stored.place, terms: [&early, &late] }))
+}
+
 /// Removes the entries of a document. Keeps I1.
 pub(crate) fn remove(txn: &mut Transaction<'_>, stored: Stored<'_>) -> Result<()> {
     let [early, late] = txn.in_force.at(stored.place).clone().terms_of(stored.item)?;

@@ -112,12 +112,14 @@ impl<S: RangeStore> Db<S> {
         session: Option<&Session>,
         work: W,
     ) -> Result<Done<W::Output>, Failure> {
-        let (container, range) = (place.container.clone(), place.range.clone());
-        let _turn = self.executor.turn(range.storage, &place.partition).await?;
+        let _turn = self.executor.turn(place.container.rid, &place.partition).await?;
         let work = Arc::new(work);
         let now_ms = self.clock.now_ms();
         let seed = self.script_seed(&place, now_ms);
-        for _ in 0..=RERUNS {
+        let mut place = place;
+        let mut lost = 0;
+        while lost <= RERUNS {
+            let (container, range) = (place.container.clone(), place.range.clone());
             let transaction = self.store.begin(range.storage)?;
             if let Some(session) = session {
                 session.check(&container.position(&range, transaction.snapshot().lsn()))?;
@@ -141,13 +143,22 @@ impl<S: RangeStore> Db<S> {
                 return Ok(Done { output, at: read_at, charge });
             }
             let (transaction, commit) = txn.into_commit();
-            match self.store.commit_with(transaction, commit).await {
+            let submitted = range.gate.pass(|| self.store.commit_with(transaction, commit));
+            let Some(submitted) = submitted else {
+                // What it read is being handed over to other ranges.
+                range.gate.decided().await;
+                let now = self.container_now(container.rid).ok_or_else(Error::not_found)?;
+                place = Place::of(&now, place.key)?;
+                continue;
+            };
+            match submitted.await {
                 Ok(committed) => {
                     let at = container.position(&range, committed.lsn);
                     return Ok(Done { output, at, charge });
                 }
-                Err(SubmitError::Storage(storage::Error::Conflict)) => {}
+                Err(SubmitError::Storage(storage::Error::Conflict)) => lost += 1,
                 Err(SubmitError::Refused(changed, _)) => {
+                    lost += 1;
                     tracing::debug!(
                         reason = changed.0,
                         "the writes of a script came out differently"

@@ -9,8 +9,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use storage::RangeId;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use value::ContainerRid;
 
 use crate::key::PartitionPrefix;
 use crate::{Error, Kind, Result};
@@ -42,9 +42,13 @@ impl Executor {
     }
 
     /// Waits for the turn of a script; refused when too many wait already, or for too long.
-    pub(crate) async fn turn(&self, range: RangeId, partition: &PartitionPrefix) -> Result<Turn> {
+    pub(crate) async fn turn(
+        &self,
+        container: ContainerRid,
+        partition: &PartitionPrefix,
+    ) -> Result<Turn> {
         let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| too_many())?;
-        let turn = self.turns.take((range, partition.clone()));
+        let turn = self.turns.take((container, partition.clone()));
         let turn = tokio::time::timeout(Duration::from_millis(TURN_MS), turn).await;
         Ok(Turn { _turn: turn.map_err(|_| too_many())?, _admitted: admitted })
     }
@@ -84,7 +88,7 @@ pub(crate) struct Turn {
     _admitted: OwnedSemaphorePermit,
 }
 
-type Partition = (RangeId, PartitionPrefix);
+type Partition = (ContainerRid, PartitionPrefix);
 
 /// Who works on which partition. First come, first served.
 #[derive(Clone, Default)]
@@ -126,6 +130,10 @@ mod tests {
 
     use super::*;
 
+    fn container(number: u32) -> ContainerRid {
+        ContainerRid::new(value::DatabaseRid(1), number)
+    }
+
     fn partition(key: &str) -> PartitionPrefix {
         let key = PartitionKey(vec![Component::String(key.to_owned())]);
         PartitionPrefix::new(&Epk::from_bytes(vec![1]), &key)
@@ -134,12 +142,12 @@ mod tests {
     #[tokio::test]
     async fn partitions_take_turns_and_are_forgotten() {
         let executor = Arc::new(Executor::with_threads(1));
-        let first = executor.turn(RangeId(1), &partition("a")).await.unwrap();
-        let other = executor.turn(RangeId(1), &partition("b")).await.unwrap();
-        let same = executor.turn(RangeId(2), &partition("a")).await.unwrap();
+        let first = executor.turn(container(1), &partition("a")).await.unwrap();
+        let other = executor.turn(container(1), &partition("b")).await.unwrap();
+        let same = executor.turn(container(2), &partition("a")).await.unwrap();
         let second = tokio::spawn({
             let executor = executor.clone();
-            async move { executor.turn(RangeId(1), &partition("a")).await.map(drop) }
+            async move { executor.turn(container(1), &partition("a")).await.map(drop) }
         });
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
@@ -153,7 +161,7 @@ mod tests {
         let executor = Executor::with_threads(1);
         let places = executor.admitted.available_permits();
         let _all = executor.admitted.acquire_many(places as u32).await.unwrap();
-        let refused = executor.turn(RangeId(1), &partition("a")).await.err().unwrap();
+        let refused = executor.turn(container(1), &partition("a")).await.err().unwrap();
         assert_eq!((refused.kind.status(), refused.kind.substatus()), (429, 3084));
     }
 

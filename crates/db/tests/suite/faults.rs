@@ -52,6 +52,10 @@ enum Step {
     Call(&'static str, [&'static str; 2], &'static str),
     DeletePartition(&'static str),
     ReadFeed,
+    /// Splits the range of a key.
+    Split(&'static str),
+    /// Merges the first two ranges.
+    Merge,
     Advance(u64),
     Sweep,
 }
@@ -80,6 +84,7 @@ const WORK: &[Step] = &[
     Upsert(Y, r#"{"id":"b","pk":"y","u":2,"n":6}"#),
     Upsert(Y, r#"{"id":"b","pk":"y","u":3,"n":7}"#),
     Increment(X, "a"),
+    Split(X),
     Read(X, "a"),
     Replace(X, "a", r#"{"id":"renamed","pk":"x","u":1,"n":9}"#),
     Batch(
@@ -104,12 +109,14 @@ const WORK: &[Step] = &[
     Delete(X, "j"),
     SetTtl("c", -1),
     Create(X, r#"{"id":"brief","pk":"x","u":7,"n":0,"ttl":5}"#),
+    Merge,
     Advance(5),
     ReadFeed,
     Sweep,
     Create(X, r#"{"id":"brief","pk":"x","u":7,"n":1}"#),
     DeletePartition(Y),
     Create(Y, r#"{"id":"a","pk":"y","u":1,"n":8}"#),
+    Split(Y),
     Sweep,
     ReadFeed,
     DeleteUser("u"),
@@ -190,7 +197,7 @@ fn expect(state: &mut State, step: Step) -> u16 {
         }
         Sweep => 200,
         _ if !state.contains_key("container c") => 404,
-        ReadFeed => 200,
+        ReadFeed | Split(_) | Merge => 200,
         Read(key, id) => {
             if state.contains_key(&place(key, id)) {
                 200
@@ -457,6 +464,19 @@ impl<O: OrderedStore> Work<O> {
                 let result = db.delete_partition(container, &key(at)).await;
                 return self.served(container, result);
             }
+            Split(at) => {
+                let range = db.read(container, Some(&key(at)), &by_id("?"), &none, None);
+                let at = range.expect_err("no document has this id").at;
+                let Some(at) = at else { return 503 };
+                return told(db.split_range(container, &at.range, None).await, 200);
+            }
+            Merge => {
+                let Ok(ranges) = db.partition_key_ranges(container) else { return 503 };
+                let ids: Vec<_> = (ranges.ranges.iter())
+                    .map(|range| range.get("id").and_then(Value::as_str).unwrap())
+                    .collect();
+                return told(db.merge_ranges(container, ids[0], ids[1]).await, 200);
+            }
             ReadFeed => {
                 let page = db.read_feed(container, &Scope::default(), &db::Page::default(), None);
                 return page.map_or_else(|failure| failure.error.kind.status(), |_| 200);
@@ -614,10 +634,14 @@ fn check_ranges<S: RangeStore>(db: &Db<S>, store: &S, told: &Told) {
         let container = db.container("d", &container.id).unwrap();
         known += container.range_count();
         for range in db.partition_key_ranges(&container).unwrap().ranges {
-            let id = range.get("id").and_then(Value::as_str).unwrap().to_owned();
             let lsn = range.get("_lsn").and_then(Value::as_i64).unwrap().unsigned_abs();
-            let told = told.versions.get(&(container.rid.to_string(), id));
-            assert!(told.is_none_or(|told| *told <= lsn), "{lsn} after {told:?}");
+            // A range that comes from others is not behind any of them.
+            let parents = range.get("parents").and_then(Value::as_array).unwrap();
+            for id in parents.iter().chain(range.get("id")) {
+                let id = id.as_str().unwrap().to_owned();
+                let told = told.versions.get(&(container.rid.to_string(), id));
+                assert!(told.is_none_or(|told| *told <= lsn), "{lsn} after {told:?}");
+            }
         }
     }
     let ranges: BTreeSet<_> = store.ranges().into_iter().map(|(range, _)| range).collect();

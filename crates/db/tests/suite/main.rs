@@ -19,6 +19,8 @@ mod plans;
 #[cfg(test)]
 mod queries;
 #[cfg(test)]
+mod ranges;
+#[cfg(test)]
 mod resources;
 #[cfg(test)]
 mod scripts;

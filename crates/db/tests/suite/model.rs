@@ -91,6 +91,8 @@ enum Step {
     Sweep,
     DeletePartition(usize),
     SetTtl(Option<i64>),
+    /// Splits the range at this position, or merges it with the next one.
+    Recut(usize),
     Reopen,
 }
 
@@ -164,6 +166,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Sweep),
         1 => (0..4usize).prop_map(Step::DeletePartition),
         2 => default_ttl().prop_map(Step::SetTtl),
+        1 => (0..4usize).prop_map(Step::Recut),
         1 => Just(Step::Reopen),
     ]
 }
@@ -544,6 +547,7 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
                 self.db().replace_container("d", "c", &definition, None).await.unwrap();
                 self.container = self.db().container("d", "c").unwrap();
             }
+            Step::Recut(at) => self.recut(*at).await,
             Step::Reopen => self.reopen().await,
         }
         self.settle();
@@ -561,6 +565,31 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
         for place in expired {
             self.model.entries.remove(&place);
         }
+    }
+
+    async fn recut(&mut self, at: usize) {
+        let ids: Vec<_> = (self.db().partition_key_ranges(&self.container).unwrap().ranges.iter())
+            .map(|range| range.get("id").and_then(Value::as_str).unwrap().to_owned())
+            .collect();
+        let db = self.db.as_ref().unwrap();
+        match &ids[at % ids.len()..] {
+            [one, other, ..] if ids.len() > 3 => {
+                db.merge_ranges(&self.container, one, other).await.unwrap();
+            }
+            [range, ..] => drop(db.split_range(&self.container, range, None).await.unwrap()),
+            [] => unreachable!("a container has ranges"),
+        }
+        self.container = self.db().container("d", "c").unwrap();
+        self.ranges.clear();
+        // None of those that follow is behind any of those that were there.
+        let before = std::mem::take(&mut self.lsns);
+        self.learn_lsns();
+        let is_kept = |id: &String| before.contains_key(id);
+        let kept = self.lsns.iter().filter(|(id, _)| is_kept(id)).map(|(_, lsn)| *lsn);
+        let new = self.lsns.iter().filter(|(id, _)| !is_kept(id)).map(|(_, lsn)| *lsn);
+        let gone = before.iter().filter(|(id, _)| !self.lsns.contains_key(*id));
+        let greatest = gone.map(|(_, lsn)| *lsn).max().expect("a range was replaced");
+        assert!(new.min().is_some_and(|lsn| lsn >= greatest) && kept.count() < before.len());
     }
 
     async fn reopen(&mut self) {

@@ -36,7 +36,7 @@ fn stored(user: &Object) -> Item {
         ttl: 0,
         terms: 0,
         queued: false,
-        by_script: false,
+        keeps_etag: false,
     };
     Item { header, document: value::Document::build(user, &system) }
 }

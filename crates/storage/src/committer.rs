@@ -281,7 +281,7 @@ impl<O: OrderedStore> Committer<O> {
             Task::Control { control, answer } => {
                 let result = match control {
                     Control::Create(ranges) => self.create(&ranges),
-                    Control::Advance(range, lsn) => self.advance(range, lsn),
+                    Control::Advance(range, lsn) => self.raise(range, lsn),
                     Control::Seal(range) => self.seal(range),
                     Control::Erase(range) => self.erase(range),
                 };
@@ -385,7 +385,7 @@ impl<O: OrderedStore> Committer<O> {
         Ok(())
     }
 
-    fn advance(&mut self, range: RangeId, lsn: Lsn) -> Result<(), Error> {
+    fn raise(&mut self, range: RangeId, lsn: Lsn) -> Result<(), Error> {
         let header = self.readable(range)?;
         if header.state == State::Sealed {
             return Err(Error::Sealed(range));

@@ -28,6 +28,11 @@ impl Charge {
         (self.0 * 100.0).round() / 100.0
     }
 
+    /// So many units.
+    pub(crate) fn of_ru(ru: f64) -> Self {
+        Self(ru)
+    }
+
     /// A point read.
     pub fn read(size_bytes: usize) -> Self {
         Self(interpolate(&READ, size_bytes))

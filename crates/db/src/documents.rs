@@ -139,7 +139,7 @@ pub(crate) const PAGE_ITEMS: usize = 1_000;
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The service's limit for the operations of a batch.
-const BATCH_OPERATIONS_MAX: usize = 100;
+pub(crate) const BATCH_OPERATIONS_MAX: usize = 100;
 
 impl<S: RangeStore> Db<S> {
     /// Writes one document.
@@ -474,7 +474,7 @@ fn check_batch_size(count: usize) -> Result<()> {
     Ok(())
 }
 
-fn result_of(written: Written) -> OperationResult {
+pub(crate) fn result_of(written: Written) -> OperationResult {
     OperationResult {
         status: written.status,
         substatus: 0,
@@ -485,7 +485,7 @@ fn result_of(written: Written) -> OperationResult {
     }
 }
 
-fn failed_result(error: &Error) -> OperationResult {
+pub(crate) fn failed_result(error: &Error) -> OperationResult {
     OperationResult {
         status: error.kind.status(),
         substatus: error.substatus(),
@@ -496,7 +496,7 @@ fn failed_result(error: &Error) -> OperationResult {
     }
 }
 
-fn failed_dependency() -> OperationResult {
+pub(crate) fn failed_dependency() -> OperationResult {
     let mut result = failed_result(&Error::new(
         Kind::FailedDependency,
         "another operation of the batch failed, so this one was not done",

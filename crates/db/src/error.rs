@@ -42,6 +42,14 @@ kinds! {
     CrossPartitionQuery = 400, 1004, "BadRequest";
     /// The container was deleted and created again since the client looked.
     ContainerRidMismatch = 400, 1024, "BadRequest";
+    /// A transaction across partitions cannot be read.
+    TransactionMalformed = 400, 5405, "BadRequest";
+    /// A transaction across partitions has too many operations.
+    TransactionTooLong = 400, 5407, "BadRequest";
+    /// A transaction across partitions has no token by which it could be known again.
+    TransactionTokenMissing = 400, 5408, "BadRequest";
+    /// A transaction across partitions has an operation that it cannot have.
+    TransactionInvalid = 400, 5410, "BadRequest";
     /// The source of a script is not JavaScript, or not a function.
     ScriptCompile = 400, 65535, "BadRequest";
     /// The signature does not fit.
@@ -90,6 +98,8 @@ kinds! {
     TooManyScripts = 429, 3084, "TooManyRequests";
     /// A transaction lost a race too often.
     RetryWith = 449, 0, "RetryWith";
+    /// Prepared, and rolled back with the transaction across partitions that it was part of.
+    RolledBack = 453, 5415, "DtcOperationRolledBack";
     /// A fault of the server.
     Internal = 500, 0, "InternalServerError";
     /// The server cannot serve until somebody looks after it.

@@ -16,6 +16,7 @@ mod continuation;
 mod database;
 mod document;
 mod documents;
+mod dtc;
 mod encryption_key;
 mod error;
 mod explain;
@@ -56,6 +57,7 @@ pub use document::{ID_BYTES_MAX, SIZE_MAX};
 pub use documents::{
     BatchOperation, BatchOutcome, Failure, FeedPage, OperationResult, Outcome, Page,
 };
+pub use dtc::{DistributedOperation, DistributedOutcome, DistributedResult};
 pub use error::{Error, Kind, Result};
 pub use explain::IndexUse;
 pub use index::Pace;

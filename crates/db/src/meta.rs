@@ -2,7 +2,8 @@
 //!
 //! One row for each resource, keyed by its kind and its resource id, holding JSON; one row of
 //! settings (counters that make resource ids, the signing secret); and one row for each range that
-//! must be erased because its container is gone. A change of the catalog is one commit.
+//! must be erased because its container is gone. A change of the catalog is one commit. Beside it are
+//! the tokens of transactions across partitions.
 
 use bytes::Bytes;
 use storage::{Operation, Snapshot, Stop, View};
@@ -26,6 +27,10 @@ pub(crate) enum MetaKind {
     Erase = 0x08,
     /// A procedure, trigger or function.
     Script = 0x09,
+    /// What became of a transaction across partitions, by its token.
+    Transaction = 0x0A,
+    /// The same tokens in the order of time.
+    TransactionTime = 0x0B,
 }
 
 pub(crate) fn key(kind: MetaKind, name: &str) -> Vec<u8> {

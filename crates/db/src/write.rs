@@ -224,6 +224,17 @@ pub(crate) fn before(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Opti
     Ok(before)
 }
 
+/// Reads a document by its id and leaves everything as it is, also what is stale.
+pub(crate) fn look(txn: &Transaction<'_>, read: &Prepared) -> Result<Written> {
+    let Action::Read { target: Target::Id(id) } = &read.action else {
+        return Err(Error::not_found());
+    };
+    match txn.find(&read.partition, id)? {
+        Found::Live(item) => self::read(Some(&item), &read.conditions),
+        Found::Nothing | Found::Stale(_) => Err(Error::not_found()),
+    }
+}
+
 /// The document that the write is about. What is stale is removed on the way.
 fn locate(txn: &mut Transaction<'_>, write: &Prepared) -> Result<(String, Option<Item>)> {
     let id = match &write.action {

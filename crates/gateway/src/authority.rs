@@ -96,7 +96,11 @@ fn is_about_documents(target: &Target) -> bool {
     use ContainerTarget::{Conflict, Conflicts, DeletePartition, Document, Documents};
     matches!(
         target,
-        Target::InContainer(_, Documents | Document(_) | DeletePartition | Conflicts | Conflict(_))
+        Target::Transactions
+            | Target::InContainer(
+                _,
+                Documents | Document(_) | DeletePartition | Conflicts | Conflict(_)
+            )
     )
 }
 

@@ -82,6 +82,11 @@ impl Batch {
     }
 }
 
+/// One operation that is written as those of a batch are.
+pub(crate) fn operation(item: Value) -> Result<BatchOperation> {
+    Line::from_json(item)?.operation()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Create,

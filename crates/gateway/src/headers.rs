@@ -51,6 +51,7 @@ names! {
     EndEpk = "x-ms-end-epk";
     Explain = "x-orrery-explain";
     ExpirySeconds = "x-ms-documentdb-expiry-seconds";
+    IdempotencyToken = "x-ms-cosmos-idempotency-token";
     IfMatch = "if-match";
     IfNoneMatch = "if-none-match";
     IndexMetrics = "x-ms-cosmos-populateindexmetrics";
@@ -67,6 +68,7 @@ names! {
     MigrateToManual = "x-ms-cosmos-migrate-offer-to-manual-throughput";
     MsDate = "x-ms-date";
     OfferThroughput = "x-ms-offer-throughput";
+    OperationType = "x-ms-cosmos-operation-type";
     OptimisticDirect = "x-ms-cosmos-query-optimisticdirectexecute";
     Parallelize = "x-ms-documentdb-query-parallelizecrosspartitionquery";
     PartitionKey = "x-ms-documentdb-partitionkey";
@@ -80,6 +82,7 @@ names! {
     RangeId = "x-ms-documentdb-partitionkeyrangeid";
     ReadConsistency = "x-ms-cosmos-read-consistency-strategy";
     ReadKeyType = "x-ms-read-key-type";
+    ResourceType = "x-ms-cosmos-resource-type";
     ScriptLogging = "x-ms-documentdb-script-enable-logging";
     SerializationFormat = "x-ms-documentdb-content-serialization-format";
     SessionToken = "x-ms-session-token";

@@ -15,6 +15,7 @@ mod compute;
 mod config;
 mod cors;
 mod documents;
+mod dtc;
 mod headers;
 pub mod hybrid_row;
 mod keys;

@@ -126,6 +126,8 @@ pub(crate) struct Options {
     pub post_trigger: Option<String>,
     /// The client wants what a procedure writes to its log.
     pub script_logging: bool,
+    /// By which a transaction across partitions is known again.
+    pub idempotency_token: Option<String>,
     /// What scripts may read of the headers; empty where none runs.
     pub script_headers: Vec<(String, String)>,
 }
@@ -219,6 +221,7 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
         pre_trigger: headers.trigger(Name::PreTriggers)?,
         post_trigger: headers.trigger(Name::PostTriggers)?,
         script_logging: headers.flag(Name::ScriptLogging)?,
+        idempotency_token: headers.said(Name::IdempotencyToken)?.map(str::to_owned),
         script_headers: Vec::new(),
     })
 }
@@ -263,6 +266,8 @@ pub(crate) fn action(method: &Method, target: &Target, headers: &Headers<'_>) ->
         Target::InContainer(_, ContainerTarget::DeletePartition) => {
             (method == Method::POST).then_some(Action::Execute)
         }
+        Target::Transactions if method == Method::POST => Some(headers.transaction()?),
+        Target::Transactions => None,
         Target::Offer(_) => match *method {
             Method::PUT => Some(Action::Replace),
             _ => read(method),
@@ -295,6 +300,20 @@ fn read(method: &Method) -> Option<Action> {
 }
 
 impl Headers<'_> {
+    /// What a transaction across partitions does.
+    fn transaction(&self) -> Result<Action> {
+        self.check_word(Name::ResourceType, &["DistributedTransactionBatch"])?;
+        match self.said(Name::OperationType)? {
+            Some("CommitDistributedTransaction") => Ok(Action::Batch),
+            Some("Read") => Ok(Action::Read),
+            Some(other) => Err(Self::invalid(Name::OperationType, other)),
+            None => Err(Error::bad_request(
+                "a transaction needs x-ms-cosmos-operation-type: CommitDistributedTransaction or \
+                 Read",
+            )),
+        }
+    }
+
     /// Headers whose values must be right although the server does the same either way: it is
     /// always consistent, always scans what it must, and always answers in text.
     fn check_ignored(&self) -> Result<()> {

@@ -46,6 +46,8 @@ pub(crate) struct Answer {
     pub minimal: bool,
     /// What a procedure wrote to its log.
     pub script_log: Option<String>,
+    /// By which a transaction across partitions is known again.
+    pub idempotency_token: Option<String>,
 }
 
 /// The body of an answer.
@@ -162,6 +164,8 @@ pub(crate) struct Refused {
     pub charge: Charge,
     pub at: Option<Position>,
     pub container: Option<Arc<Container>>,
+    /// Whether the status says all that the client may hear.
+    pub is_bare: bool,
 }
 
 impl Refused {
@@ -173,13 +177,14 @@ impl Refused {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        Self { error, charge: Charge::MINIMUM, at: None, container: None }
+        Self { error, charge: Charge::MINIMUM, at: None, container: None, is_bare: false }
     }
 }
 
 impl From<db::Failure> for Refused {
     fn from(failure: db::Failure) -> Self {
-        Self { error: failure.error, charge: failure.charge, at: failure.at, container: None }
+        let db::Failure { error, charge, at } = failure;
+        Self { error, charge, at, container: None, is_bare: false }
     }
 }
 
@@ -217,6 +222,7 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
     );
     let log = answer.script_log.map(|log| utf8_percent_encode(&log, LOG_UNSAFE).to_string());
     out.text(SCRIPT_LOG, log);
+    out.text(IDEMPOTENCY_TOKEN, answer.idempotency_token);
     if answer.minimal {
         out.fixed(PREFERENCE_APPLIED, "return=minimal");
     }
@@ -225,7 +231,7 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
 
 /// Writes a refusal.
 pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) -> Response<Bytes> {
-    let Refused { error, charge, at, container } = refused;
+    let Refused { error, charge, at, container, is_bare } = refused;
     let mut out = Headers::new(error.kind.status(), context, charge, took_ms);
     if error.substatus() != 0 {
         out.number(SUBSTATUS, Some(error.substatus()));
@@ -233,6 +239,9 @@ pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) ->
     out.number(RETRY_AFTER_MS, error.retry_after_ms());
     out.positions(at.as_slice());
     out.container(container.as_deref());
+    if is_bare {
+        return out.finish(Body::Empty);
+    }
     out.finish(Body::Json(error_body(error.kind.code(), &error.message, context).into()))
 }
 
@@ -291,6 +300,7 @@ const QUERY_ADVICE: HeaderName = HeaderName::from_static("x-ms-cosmos-query-advi
 const REQUIRES_DISTRIBUTION: HeaderName =
     HeaderName::from_static("x-ms-cosmos-query-requiresdistribution");
 const SCRIPT_LOG: HeaderName = HeaderName::from_static("x-ms-documentdb-script-log-results");
+const IDEMPOTENCY_TOKEN: HeaderName = HeaderName::from_static("x-ms-cosmos-idempotency-token");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const CORRELATED_ACTIVITY_ID: HeaderName =
     HeaderName::from_static("x-ms-cosmos-correlated-activityid");

@@ -43,6 +43,8 @@ pub enum Target {
     Offers,
     /// One offer.
     Offer(String),
+    /// Transactions across partitions and containers.
+    Transactions,
 }
 
 /// Things in a database, apart from what is in its containers.
@@ -199,6 +201,7 @@ fn target(segments: &[&str]) -> Option<(Target, &'static str, usize)> {
         }
         ["offers"] => (Target::Offers, "offers", 0),
         ["offers", rid] => (Target::Offer((*rid).into()), "offers", 2),
+        ["operations", "dtc"] => (Target::Transactions, "distributedtransactionbatch", 0),
         other => (Target::Operator(page(other)?), "", 0),
     };
     Some(found)
@@ -293,6 +296,7 @@ impl Target {
                 ContainerTarget::Ranges => "range",
             },
             Target::Offers | Target::Offer(_) => "offer",
+            Target::Transactions => "transaction",
         }
     }
 }
@@ -345,6 +349,7 @@ mod tests {
             ),
         );
         check("/offers/Xl9v/", r#"Offer("Xl9v") offers ["offers/Xl9v", "xl9v"]"#);
+        check("/operations/dtc", r#"Transactions distributedtransactionbatch [""]"#);
         check("/_explorer/emulator.pem", r#"Operator(Certificate)  [""]"#);
     }
 
@@ -365,7 +370,7 @@ mod tests {
         check("/dbs/d/tables", "404");
         check("/dbs/d/colls/c/docs/i/attachments", "404");
         check("/addresses/", "404");
-        check("/operations/dtc", "404");
+        check("/operations/other", "404");
         check("/dbs/%ff", "400");
         check("/a/b/c/d/e/f/g/h/i/j/k/l", "404");
     }

@@ -34,7 +34,7 @@ use crate::request::{self, Action, Context, Options};
 use crate::response::{self, Answer, Refused};
 use crate::router::{self, ContainerPath, ContainerTarget, Route, Target};
 use crate::tls::{Tls, TlsError};
-use crate::{account, cors};
+use crate::{account, cors, dtc};
 
 /// The HTTP side of a database.
 pub struct Gateway<S: RangeStore> {
@@ -258,6 +258,10 @@ impl<S: RangeStore> Gateway<S> {
             Target::InDatabase(database, target) => metadata.in_database(database, target).await?,
             Target::Offers => metadata.offers()?,
             Target::Offer(rid) => metadata.offer(rid).await?,
+            Target::Transactions if action.is_read() => {
+                return dtc::read(&self.db, options, body).await;
+            }
+            Target::Transactions => return dtc::write(&self.db, options, body).await,
             Target::InContainer(path, target) => {
                 let container = self.container(path, target)?;
                 let answer = self.in_container(request, &container, path, target, body).await;

@@ -48,6 +48,8 @@ enum Step {
     Read(&'static str, &'static str),
     /// Creates two documents and increments a third.
     Batch(&'static str, [&'static str; 2], &'static str),
+    /// Creates documents in two partitions at once, under a token.
+    Span(&'static str, [(&'static str, &'static str); 2]),
     /// Calls the procedure `publish` with the same.
     Call(&'static str, [&'static str; 2], &'static str),
     DeletePartition(&'static str),
@@ -104,6 +106,20 @@ const WORK: &[Step] = &[
     ),
     Call(X, [r#"{"id":"k","pk":"x","u":10,"n":0}"#, r#"{"id":"l","pk":"x","u":8,"n":0}"#], "i"),
     Call(X, [r#"{"id":"k","pk":"x","u":10,"n":0}"#, r#"{"id":"l","pk":"x","u":11,"n":0}"#], "k"),
+    Span(
+        "one",
+        [
+            (X, r#"{"id":"far","pk":"x","u":12,"n":0}"#),
+            (Y, r#"{"id":"away","pk":"y","u":12,"n":0}"#),
+        ],
+    ),
+    Span(
+        "two",
+        [
+            (X, r#"{"id":"lost","pk":"x","u":13,"n":0}"#),
+            (Y, r#"{"id":"away","pk":"y","u":13,"n":0}"#),
+        ],
+    ),
     Delete(X, "e"),
     Delete(X, "e"),
     Delete(X, "j"),
@@ -227,6 +243,15 @@ fn expect(state: &mut State, step: Step) -> u16 {
             let mut answers = bodies.iter().map(|body| expect(state, Create(key, body)));
             let failed = answers.find(|status| *status >= 400);
             let failed = failed.or_else(|| Some(increment(state, key, id)).filter(|s| *s >= 400));
+            if failed.is_some() {
+                *state = before;
+            }
+            failed.unwrap_or(200)
+        }
+        Span(_, documents) => {
+            let before = state.clone();
+            let mut answers = documents.iter().map(|(key, body)| expect(state, Create(key, body)));
+            let failed = answers.find(|status| *status >= 400);
             if failed.is_some() {
                 *state = before;
             }
@@ -460,6 +485,7 @@ impl<O: OrderedStore> Work<O> {
                 writes.push(increment_write(id));
                 return self.batch(container, &key(at), writes).await;
             }
+            Span(token, documents) => return self.span(container, token, documents).await,
             DeletePartition(at) => {
                 let result = db.delete_partition(container, &key(at)).await;
                 return self.served(container, result);
@@ -501,6 +527,26 @@ impl<O: OrderedStore> Work<O> {
                 // A fault is not the fault of one operation.
                 assert!(statuses.clone().all(|status| status < 500));
                 statuses.find(|status| *status >= 400 && *status != 424).unwrap_or(200)
+            }
+            Err(failure) => failure.error.kind.status(),
+        }
+    }
+
+    async fn span(
+        &mut self,
+        container: &Container,
+        token: &str,
+        documents: [(&str, &str); 2],
+    ) -> u16 {
+        let operations =
+            documents.iter().map(|(at, body)| support::distributed("c", at, create(body)));
+        match self.db.write_distributed(token, operations.collect()).await {
+            Ok(outcome) => {
+                let at = outcome.results.iter().filter_map(|result| result.at.as_ref());
+                at.for_each(|at| self.learn(container, at));
+                let mut statuses = outcome.results.iter().map(|result| result.result.status);
+                assert!(statuses.clone().all(|status| status < 500));
+                statuses.find(|status| *status >= 400 && *status != 453).unwrap_or(200)
             }
             Err(failure) => failure.error.kind.status(),
         }

@@ -7,6 +7,8 @@ mod concurrency;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod dtc;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod history;

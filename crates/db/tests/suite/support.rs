@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use db::{
-    Address, BatchOperation, BatchOutcome, Conditions, Container, CountingIds, Db, Failure,
-    FeedPage, Kind, ManualClock, Outcome, Page, Scope, Throughput, Write,
+    Address, BatchOperation, BatchOutcome, Conditions, Container, CountingIds, Db,
+    DistributedOperation, Failure, FeedPage, Kind, ManualClock, Outcome, Page, Scope, Throughput,
+    Write,
 };
 use storage::{Embedded, InMemory, Options, RangeStore};
 use value::{Object, PartitionKey, Patch, Value};
@@ -72,6 +73,31 @@ pub(crate) fn read(id: &str) -> Write {
 /// An operation of a batch, without conditions.
 pub(crate) fn operation(write: Write) -> BatchOperation {
     BatchOperation { key: None, write, conditions: Conditions::default() }
+}
+
+/// An operation of a transaction across partitions, in a container of the database `d`.
+pub(crate) fn distributed(container: &str, at: &str, write: Write) -> DistributedOperation {
+    let id = match &write {
+        Write::Create { body } | Write::Upsert { body } => {
+            body.get("id").and_then(Value::as_str).unwrap_or_default()
+        }
+        Write::Replace { address, .. }
+        | Write::Patch { address, .. }
+        | Write::Delete { address }
+        | Write::Read { address } => match address {
+            Address::Id(id) | Address::Rid(id) => id,
+        },
+    };
+    DistributedOperation {
+        database: "d".to_owned(),
+        container: container.to_owned(),
+        intended: None,
+        key: key(at),
+        id: id.to_owned(),
+        write,
+        conditions: Conditions::default(),
+        session: None,
+    }
 }
 
 pub(crate) fn clock() -> Arc<ManualClock> {

@@ -5,6 +5,7 @@
 mod access;
 mod batches;
 mod documents;
+mod dtc;
 mod hostile;
 mod metadata;
 mod operator;

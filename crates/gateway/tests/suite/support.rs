@@ -155,6 +155,9 @@ pub(crate) fn sign(key: &str, method: &str, path: &str, date: &str) -> String {
         .collect();
     let (kind, link) = match segments.as_slice() {
         [] => (String::new(), String::new()),
+        [operations, dtc] if operations == "operations" && dtc == "dtc" => {
+            ("distributedtransactionbatch".to_owned(), String::new())
+        }
         [rest @ .., operations, _] if operations == "operations" => {
             ("colls".to_owned(), rest.join("/"))
         }

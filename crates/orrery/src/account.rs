@@ -469,6 +469,21 @@ impl Account {
         }
     }
 
+    /// Deletes a document; false if it is not there.
+    pub(crate) async fn delete(
+        &mut self,
+        place: &Place,
+        key: &PartitionKey,
+        id: &str,
+    ) -> Result<bool, Failure> {
+        let call = Call::new(Method::DELETE, place.target(&["docs", id]))
+            .with("x-ms-documentdb-partitionkey", key);
+        match self.send(call).await? {
+            Answer { status: 404, .. } => Ok(false),
+            answer => expect(answer, 204).map(|_| true),
+        }
+    }
+
     // ---- what all of them lean on ----
 
     /// Another account of the same server, for requests side by side.

@@ -46,6 +46,11 @@ pub(crate) enum Command {
     /// Databases, containers and scripts are created where they are missing; documents that are there
     /// are replaced. System properties of documents are ignored.
     Import(Box<ImportArguments>),
+    /// Ask a server interactively.
+    ///
+    /// Queries end with ';' or an empty line; '\\?' lists the commands. Without a terminal it reads
+    /// commands from standard input, prints rows as JSON, and ends with 1 if one of them failed.
+    Shell(Box<ShellArguments>),
     /// Check that everything stored fits together. The server must not be running.
     Verify(VerifyArguments),
 }
@@ -384,6 +389,16 @@ pub(crate) struct ImportArguments {
     pub(crate) connection: ConnectionArguments,
 }
 
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ShellArguments {
+    /// The database, or the container, to start in.
+    #[arg(value_name = "DATABASE[.CONTAINER]")]
+    pub(crate) place: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
 /// Reads `@name=JSON`.
 fn parameter(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("expected @name=JSON")?;
@@ -394,7 +409,7 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 }
 
 /// Reads a partition key: its one value, or an array of them.
-fn partition_key(text: &str) -> Result<PartitionKey, String> {
+pub(crate) fn partition_key(text: &str) -> Result<PartitionKey, String> {
     let components = match json(text)? {
         Value::Array(components) => components,
         component => vec![component],
@@ -402,7 +417,7 @@ fn partition_key(text: &str) -> Result<PartitionKey, String> {
     PartitionKey::parse_header(&Value::from(components).to_text()).map_err(|e| e.to_string())
 }
 
-fn json(text: &str) -> Result<Value, String> {
+pub(crate) fn json(text: &str) -> Result<Value, String> {
     Value::parse(text.as_bytes()).map_err(|error| {
         format!("it is not JSON: {error}; a string needs its quotes: '\"{text}\"'")
     })

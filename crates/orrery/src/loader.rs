@@ -277,7 +277,7 @@ impl Target {
 }
 
 /// The partition key in the definition of a container.
-fn key_definition(definition: &Object) -> Result<PartitionKeyDefinition, String> {
+pub(crate) fn key_definition(definition: &Object) -> Result<PartitionKeyDefinition, String> {
     let mut key = definition.get("partitionKey").cloned().unwrap_or(Value::Null);
     // Clients take an absent version for the first.
     if let Some(key) = key.as_object_mut()

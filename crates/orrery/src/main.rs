@@ -12,6 +12,7 @@ mod import;
 mod loader;
 mod logging;
 mod progress;
+mod prompt;
 mod query;
 mod refusal;
 mod resume;
@@ -20,6 +21,8 @@ mod script;
 mod script_folder;
 mod seed;
 mod serve;
+mod shell;
+mod statement;
 mod trust;
 mod verify;
 
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Export(arguments) => export::run(*arguments),
         Command::Import(arguments) => import::run(*arguments),
         Command::Script(command) => script::run(command),
+        Command::Shell(arguments) => shell::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

@@ -22,8 +22,9 @@ pub(crate) fn run(arguments: QueryArguments) -> Result<ExitCode, Box<dyn std::er
 }
 
 async fn query(arguments: QueryArguments) -> Result<(), Failure> {
+    let mut account = arguments.connection.connect().await?;
     let mut asker = Asker {
-        account: arguments.connection.connect().await?,
+        account: &mut account,
         question: Question {
             place: Place { database: arguments.database, container: arguments.container },
             text: arguments.text,
@@ -44,14 +45,14 @@ async fn query(arguments: QueryArguments) -> Result<(), Failure> {
 }
 
 /// A question on its way to a server.
-struct Asker {
-    account: Account,
-    question: Question,
+pub(crate) struct Asker<'a> {
+    pub(crate) account: &'a mut Account,
+    pub(crate) question: Question,
 }
 
-impl Asker {
+impl Asker<'_> {
     /// Prints how the query would be answered.
-    async fn explain(&mut self, format: Option<Format>) -> Result<(), Failure> {
+    pub(crate) async fn explain(&mut self, format: Option<Format>) -> Result<(), Failure> {
         let answer = self.account.ask(&self.question, Want::Explanation).await?;
         let explanation = json(&answer)?;
         let text = explanation::text(&explanation).ok_or_else(|| {
@@ -70,7 +71,7 @@ impl Asker {
     }
 
     /// Prints the rows, page by page.
-    async fn rows(
+    pub(crate) async fn rows(
         &mut self,
         format: Format,
         page_size: Option<u32>,
@@ -110,7 +111,7 @@ impl Asker {
 
 /// What an answer cost, over all pages.
 #[derive(Debug, Default)]
-struct Totals {
+pub(crate) struct Totals {
     rows: u64,
     pages: u64,
     charge_ru: f64,

@@ -153,7 +153,7 @@ async fn list(arguments: ScriptListArguments) -> Result<(), Failure> {
 }
 
 /// A line about a script: its kind, its name, and when it runs if it is a trigger.
-fn listed(kind: ScriptKind, script: &Object) -> String {
+pub(crate) fn listed(kind: ScriptKind, script: &Object) -> String {
     let text = |name: &str| script.get(name).and_then(Value::as_str).unwrap_or_default();
     let occasion = match kind {
         ScriptKind::Trigger => {

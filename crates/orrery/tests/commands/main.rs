@@ -6,4 +6,5 @@ mod process;
 mod query;
 mod script;
 mod seed;
+mod shell;
 mod transfer;

@@ -209,4 +209,13 @@ impl Said {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
         assert!(self.err.contains(part), "{}\nlacks: {part}", self.err);
     }
+
+    /// It printed this, and complained about those.
+    #[track_caller]
+    pub(crate) fn fails_after(self, printed: &str, parts: &[&str]) {
+        assert_eq!((self.code, self.out.as_str()), (1, printed), "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part), "{}\nlacks: {part}", self.err);
+        }
+    }
 }

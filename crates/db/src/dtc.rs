@@ -26,6 +26,7 @@ use crate::documents::{
     BATCH_OPERATIONS_MAX, Failure, OperationResult, PAGE_BYTES, failed_dependency, failed_result,
     result_of,
 };
+use crate::gate;
 use crate::meta::{self, MetaKind};
 use crate::row::corrupt;
 use crate::session::{Position, Session};
@@ -96,14 +97,15 @@ impl<S: RangeStore> Db<S> {
         }
         let mut parts = Parts::default();
         for (at, operation) in operations.into_iter().enumerate() {
-            match self.place(operation) {
-                Ok(placed) => parts.add(at, placed),
+            match self.place(at, operation) {
+                Ok(placed) => parts.add(placed),
                 Err(error) => return Ok(aborted(count, at, &error)),
             }
         }
         let told = Told::new(count);
-        let submitted = self.store.submit_all(self.steps(&mut parts, token, &told));
-        let error = match submitted.await {
+        let submitted =
+            self.submit_parts(&mut parts, |parts| self.steps(parts, token, &told)).await;
+        let error = match submitted {
             Ok(_) => return Ok(outcome(told.take()?)),
             Err(error) => error,
         };
@@ -146,18 +148,13 @@ impl<S: RangeStore> Db<S> {
         let mut results: Vec<Option<DistributedResult>> = vec![None; count];
         let mut parts = Parts::default();
         for (at, operation) in operations.into_iter().enumerate() {
-            match self.place(operation) {
-                Ok(placed) => parts.add(at, placed),
+            match self.place(at, operation) {
+                Ok(placed) => parts.add(placed),
                 Err(error) => results[at] = Some(failed(&error, None)),
             }
         }
-        let now_s = self.clock.now_s();
-        let looks = parts.0.iter_mut().map(|part| {
-            let reads = std::mem::take(&mut part.writes);
-            (part.range.storage, Look { container: part.container.clone(), reads, now_s })
-        });
-        let submitted = self.store.submit_all(looks.collect());
-        let committed = submitted.await.map_err(|failed| match failed.error {
+        let submitted = self.submit_parts(&mut parts, |parts| self.looks(parts)).await;
+        let committed = submitted.map_err(|failed| match failed.error {
             SubmitError::Refused(error, _) => error,
             SubmitError::Storage(error) => error.into(),
         })?;
@@ -186,7 +183,7 @@ impl<S: RangeStore> Db<S> {
     }
 
     /// Where an operation belongs, and everything about it that can be checked without looking.
-    fn place(&self, operation: DistributedOperation) -> Result<Placed> {
+    fn place(&self, offset: usize, operation: DistributedOperation) -> Result<Placed> {
         let DistributedOperation { database, container, intended, key, id, write, .. } = operation;
         let container =
             self.container(&database, &container).map_err(|error| match error.kind {
@@ -206,7 +203,54 @@ impl<S: RangeStore> Db<S> {
         }
         let prepared = write::prepare(&container, Some(&key), write, operation.conditions)?;
         let range = container.range_of(&container.epk(&prepared.key)).clone();
-        Ok(Placed { container, range, prepared })
+        Ok(Placed { container, range, prepared, offset })
+    }
+
+    /// Submits what is to be done in each of the ranges, together. While one of them is being
+    /// replaced this waits, and then goes to where the operations belong.
+    async fn submit_parts<O: Operation>(
+        &self,
+        parts: &mut Parts,
+        operations: impl Fn(&mut Parts) -> Vec<(RangeId, O)>,
+    ) -> Result<Vec<Committed<O::Output>>, PartError<O::Refusal>> {
+        loop {
+            let ranges: Vec<_> = parts.0.iter().map(|part| part.range.clone()).collect();
+            let submit = || self.store.submit_all(operations(parts));
+            match gate::pass_all(&ranges, submit) {
+                Ok(submitted) => return submitted.await,
+                Err(closed) => {
+                    closed.gate.decided().await;
+                    self.find_anew(parts)?;
+                }
+            }
+        }
+    }
+
+    /// Sorts the operations into the ranges that there are now.
+    fn find_anew<R>(&self, parts: &mut Parts) -> Result<(), PartError<R>> {
+        let mut found = Parts::default();
+        for (at, part) in parts.0.iter_mut().enumerate() {
+            let Some(now) = self.container_now(part.container.rid) else {
+                let gone = storage::Error::NoRange(part.range.storage);
+                return Err(PartError { part: at, error: SubmitError::Storage(gone) });
+            };
+            for (prepared, offset) in part.writes.drain(..).zip(part.offsets.drain(..)) {
+                let range = now.range_of(&now.epk(&prepared.key)).clone();
+                let container = part.container.clone();
+                found.add(Placed { container, range, prepared, offset });
+            }
+        }
+        *parts = found;
+        Ok(())
+    }
+
+    fn looks(&self, parts: &mut Parts) -> Vec<(RangeId, Look)> {
+        let now_s = self.clock.now_s();
+        let looks = parts.0.iter_mut().map(|part| {
+            let reads = std::mem::take(&mut part.writes);
+            (part.range.storage, Look { container: part.container.clone(), reads, now_s })
+        });
+        looks.collect()
     }
 
     /// What storage has to do for the parts, and for the token.
@@ -262,6 +306,8 @@ struct Placed {
     container: Arc<Container>,
     range: Arc<Range>,
     prepared: Prepared,
+    /// Where it stands in the transaction.
+    offset: usize,
 }
 
 /// The operations of a transaction, by range.
@@ -277,16 +323,16 @@ struct Part {
 }
 
 impl Parts {
-    fn add(&mut self, at: usize, placed: Placed) {
-        let Placed { container, range, prepared } = placed;
+    fn add(&mut self, placed: Placed) {
+        let Placed { container, range, prepared, offset } = placed;
         let same = self.0.iter_mut().find(|part| part.range.storage == range.storage);
         match same {
             Some(part) => {
                 part.writes.push(prepared);
-                part.offsets.push(at);
+                part.offsets.push(offset);
             }
             None => {
-                let (writes, offsets) = (vec![prepared], vec![at]);
+                let (writes, offsets) = (vec![prepared], vec![offset]);
                 self.0.push(Part { container, range, writes, offsets });
             }
         }

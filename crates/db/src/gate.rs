@@ -68,6 +68,19 @@ impl Gate {
     }
 }
 
+/// Lets a writer submit to several ranges together, if all of their gates are open; else says which
+/// range has one that is not. Keeps G1.
+pub(crate) fn pass_all<T>(
+    ranges: &[Arc<Range>],
+    submit: impl FnOnce() -> T,
+) -> Result<T, Arc<Range>> {
+    let states: Vec<_> = ranges.iter().map(|range| range.gate.0.borrow()).collect();
+    match states.iter().position(|state| **state != State::Open) {
+        None => Ok(submit()),
+        Some(closed) => Err(ranges[closed].clone()),
+    }
+}
+
 impl<S: RangeStore> Db<S> {
     /// Submits an operation to the range that holds a key, and says which range that was.
     ///

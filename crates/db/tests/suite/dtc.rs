@@ -256,7 +256,26 @@ async fn reads_leave_what_has_expired() {
     documents.verify();
 }
 
-/// Whoever looks sees the money of all accounts, in whatever container they are.
+/// Splits and merges the ranges of a container until it is over; how often.
+async fn recut(db: &Arc<db::Db<InMemory>>, name: &str, is_over: &AtomicBool) -> usize {
+    let mut count = 0;
+    while !is_over.load(Ordering::SeqCst) || count == 0 {
+        let container = db.container("d", name).unwrap();
+        let ranges = db.partition_key_ranges(&container).unwrap().ranges;
+        let id = |at: usize| ranges[at].get("id").unwrap().as_str().unwrap();
+        if ranges.len() < 4 {
+            db.split_range(&container, id(count % ranges.len()), None).await.unwrap();
+        } else {
+            let at = count % (ranges.len() - 1);
+            db.merge_ranges(&container, id(at), id(at + 1)).await.unwrap();
+        }
+        count += 1;
+    }
+    count
+}
+
+/// Whoever looks sees the money of all accounts, in whatever container and range they are, while
+/// the ranges are cut anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn transfers_between_containers_keep_the_total() {
     const ACCOUNTS: [(&str, &str); 4] = [("c", X), ("c", Y), ("other", X), ("c", Z)];
@@ -294,6 +313,10 @@ async fn transfers_between_containers_keep_the_total() {
             })
         })
         .collect();
+    let cutting = {
+        let (db, is_over) = (documents.db.clone(), is_over.clone());
+        tokio::spawn(async move { recut(&db, "c", &is_over).await })
+    };
     let looking = {
         let (documents, is_over) = (documents.clone(), is_over.clone());
         tokio::spawn(async move {
@@ -316,6 +339,7 @@ async fn transfers_between_containers_keep_the_total() {
     }
     is_over.store(true, Ordering::SeqCst);
     looking.await.unwrap();
+    assert!(cutting.await.unwrap() > 1, "ranges are cut anew meanwhile");
     documents.verify();
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use storage::RangeStore;
-use value::{Object, OfferRid, Value};
+use value::{ContainerRid, Object, OfferRid, Value};
 
 use crate::catalog::Catalog;
 use crate::database::Db;
@@ -181,14 +181,36 @@ impl Throughput {
 impl<S: RangeStore> Db<S> {
     /// All offers.
     pub fn offers(&self) -> Vec<Resource> {
-        self.catalog.load().offers.values().map(|offer| Resource::clone(offer)).collect()
+        self.catalog.load().offers.values().map(|offer| self.shown(offer)).collect()
     }
 
     /// The offer of a resource id.
     pub fn offer(&self, rid: &str) -> Result<Resource> {
         let rid = OfferRid::parse(rid).map_err(|_| Error::not_found())?;
         let catalog = self.catalog.load();
-        catalog.offers.get(&rid).map(|offer| Resource::clone(offer)).ok_or_else(Error::not_found)
+        catalog.offers.get(&rid).map(|offer| self.shown(offer)).ok_or_else(Error::not_found)
+    }
+
+    /// Whether ranges have still to be split for an offer.
+    pub fn is_pending(&self, offer: &Resource) -> bool {
+        let rid = offer.body.get("offerResourceId").and_then(Value::as_str);
+        let rid = rid.and_then(|rid| ContainerRid::parse(rid).ok());
+        let container = rid.and_then(|rid| self.container_now(rid));
+        container.is_some_and(|container| self.is_scaling(&container))
+    }
+
+    /// An offer as clients see it: it tells whether the server is still at work on it.
+    fn shown(&self, offer: &Resource) -> Resource {
+        let mut shown = offer.clone();
+        if self.is_pending(offer) {
+            let mut body = Object::clone(&shown.body);
+            let content = body.get("content").and_then(Value::as_object).cloned();
+            let mut content = content.unwrap_or_default();
+            content.insert("isOfferReplacePending", true);
+            body.insert("content", Value::Object(content));
+            shown.body = body.into();
+        }
+        shown
     }
 
     /// Changes the throughput of a database or container.

@@ -79,6 +79,8 @@ impl Authority {
             _ => None,
         };
         let what = match (target, &address) {
+            // Where a container is cut is up to whoever runs the server.
+            (ContainerTarget::Ranges, _) if !action.is_read() => return Err(insufficient()),
             (ContainerTarget::Itself | ContainerTarget::Ranges, _) => What::Container,
             (_, Some(address)) => What::Document(address),
             _ => What::Documents,

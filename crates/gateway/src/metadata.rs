@@ -4,18 +4,22 @@
 //! run over that copy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use db::{Charge, Container, Db, Error, Kind, Page, Resource, Result};
 use storage::RangeStore;
-use value::{Etag, Object, ScriptKind};
+use value::{Epk, Etag, Object, ScriptKind, Value};
 
 use crate::documents::{feed_body, not_served};
 use crate::request::{self, Action, Options};
 use crate::response::{Answer, OfferState, Quota, object_text};
 use crate::router::{ContainerPath, DatabaseTarget};
+
+/// How long a client waits for ranges to be split.
+const FIT_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where requests about metadata are answered.
 pub(crate) struct Metadata<'a, S: RangeStore> {
@@ -150,6 +154,34 @@ impl<S: RangeStore> Metadata<'_, S> {
             Answer { item_count: Some(rows.len()), ..Answer::json(200, body) }
         };
         Ok(Answer { etag: Some(feed.etag), ..answer }.charged(Charge::MINIMUM))
+    }
+
+    /// Splits a range, or merges two.
+    pub(crate) async fn recut(&self, container: &Container) -> Result<Answer> {
+        let body = request::object(self.body)?;
+        let at = match body.get("at") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(at)) => {
+                Some(Epk::parse(at).map_err(|error| Error::bad_request(error.to_string()))?)
+            }
+            Some(_) => return Err(Error::bad_request("'at' must be an effective partition key")),
+        };
+        let merged = body.get("merge").and_then(Value::as_array);
+        let recut = match (body.get("split").and_then(Value::as_str), merged, at) {
+            (Some(range), None, at) => self.db.split_range(container, range, at).await?,
+            (None, Some([Value::String(one), Value::String(other)]), None) => {
+                self.db.merge_ranges(container, one, other).await?
+            }
+            _ => {
+                return Err(Error::bad_request(
+                    "say which range to split, as in {\"split\":\"0\"}, with \"at\" for where, or \
+                     which two to merge, as in {\"merge\":[\"1\",\"2\"]}",
+                ));
+            }
+        };
+        let ids = |ids: Vec<String>| Value::Array(ids.into_iter().map(Value::from).collect());
+        let body = Object::from([("old", ids(recut.old)), ("new", ids(recut.new))]);
+        Ok(Answer::object(200, &body).charged(Charge::METADATA_WRITE))
     }
 
     /// Answers a request about all conflicts, of which a single server has none.
@@ -330,14 +362,29 @@ impl<S: RangeStore> Metadata<'_, S> {
         let (answer, offer) = if self.action == Action::Replace {
             let body = request::object(self.body)?;
             let migrate = self.options.migrate;
-            let offer = self.db.replace_offer(rid, &body, self.if_match(), migrate).await?;
+            self.db.replace_offer(rid, &body, self.if_match(), migrate).await?;
+            self.fit_ranges().await;
+            let offer = self.db.offer(rid)?;
             (written(200, &offer), offer)
         } else {
             let offer = self.db.offer(rid)?;
             (self.read(&offer), offer)
         };
         let minimum = self.db.minimum_throughput(&offer);
-        Ok(Answer { offer: Some(OfferState { minimum }), ..answer })
+        let is_pending = self.db.is_pending(&offer);
+        Ok(Answer { offer: Some(OfferState { minimum, is_pending }), ..answer })
+    }
+
+    /// Splits ranges for throughput that was raised. With little data that is done at once, and the
+    /// client need not ask again; otherwise it goes on while the answer says that it does.
+    async fn fit_ranges(&self) {
+        let db = self.db.clone();
+        let fitting = tokio::spawn(async move {
+            if let Err(error) = db.fit_ranges().await {
+                tracing::warn!(%error, "ranges could not be split and will be tried again");
+            }
+        });
+        let _ = tokio::time::timeout(FIT_AT_MOST, fitting).await;
     }
 
     fn if_match(&self) -> Option<&str> {

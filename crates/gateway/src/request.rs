@@ -262,6 +262,10 @@ pub(crate) fn action(method: &Method, target: &Target, headers: &Headers<'_>) ->
             Method::POST if headers.is_query()? => Some(Action::Query),
             _ => None,
         },
+        // Clients of the service only read ranges; cutting them anew is our own.
+        Target::InContainer(_, ContainerTarget::Ranges) if method == Method::POST => {
+            Some(Action::Execute)
+        }
         Target::InContainer(_, ContainerTarget::Ranges) => read(method).map(|_| Action::List),
         Target::InContainer(_, ContainerTarget::DeletePartition) => {
             (method == Method::POST).then_some(Action::Execute)

@@ -75,6 +75,8 @@ pub(crate) struct Quota {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfferState {
     pub minimum: i64,
+    /// Whether the server is still at work on it.
+    pub is_pending: bool,
 }
 
 /// What a query says about its work, ready to be sent.
@@ -208,8 +210,7 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
     }
     if let Some(offer) = answer.offer {
         out.number(MIN_THROUGHPUT, Some(offer.minimum));
-        // Throughput is only recorded, so a change of it is never under way.
-        out.fixed(OFFER_REPLACE_PENDING, "false");
+        out.fixed(OFFER_REPLACE_PENDING, if offer.is_pending { "true" } else { "false" });
     }
     out.number(INDEX_PROGRESS, answer.index_progress);
     out.text(QUERY_METRICS, answer.query.metrics);

@@ -311,6 +311,9 @@ impl<S: RangeStore> Gateway<S> {
                 documents.one(action, address, body).await
             }
             ContainerTarget::DeletePartition => documents.delete_partition().await,
+            ContainerTarget::Ranges if action == Action::Execute => {
+                Ok(metadata.recut(container).await?)
+            }
             ContainerTarget::Ranges => Ok(metadata.ranges(container)?),
             ContainerTarget::Conflicts => Ok(metadata.conflicts(container)?),
             ContainerTarget::Conflict(_) => Err(Error::not_found().into()),

@@ -353,13 +353,36 @@ impl Account {
 
     /// The ranges of a container.
     pub(crate) async fn ranges(&mut self, place: &Place) -> Result<Vec<Range>, Failure> {
-        let ranges = self.list(&place.target(&["pkranges"]), "PartitionKeyRanges").await?;
-        let Some(ranges) = ranges else {
-            return Err(Failure::Refused(self.missing(place).await?));
-        };
+        let ranges = self.range_resources(place).await?;
         let ranges: Option<Vec<Range>> = ranges.iter().map(range_of).collect();
         let ranges = ranges.filter(|ranges| !ranges.is_empty());
         ranges.ok_or_else(|| not_understood("a container has no ranges"))
+    }
+
+    /// The ranges of a container, with all that the server tells of them.
+    pub(crate) async fn range_resources(&mut self, place: &Place) -> Result<Vec<Object>, Failure> {
+        match self.list(&place.target(&["pkranges"]), "PartitionKeyRanges").await? {
+            Some(ranges) => Ok(ranges),
+            None => Err(Failure::Refused(self.missing(place).await?)),
+        }
+    }
+
+    /// Cuts ranges anew, and says which ones there are instead.
+    pub(crate) async fn recut(
+        &mut self,
+        place: &Place,
+        what: &Object,
+    ) -> Result<Vec<String>, Failure> {
+        let call = Call::new(Method::POST, place.target(&["pkranges"]))
+            .with("content-type", "application/json")
+            .with_body(Value::from(what.clone()).to_text());
+        let answer = self.send(call).await?;
+        if answer.status == 404 {
+            return Err(Failure::Refused(self.missing(place).await?));
+        }
+        let recut = json(&expect(answer, 200)?)?;
+        let new = recut.get("new").and_then(Value::as_array).unwrap_or_default();
+        Ok(new.iter().filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
     // ---- documents ----

@@ -34,6 +34,9 @@ pub(crate) enum Command {
     /// Bring procedures, triggers and functions to a container, list and call them.
     #[command(subcommand)]
     Script(ScriptCommand),
+    /// List the ranges that a container is cut into, split and merge them.
+    #[command(subcommand)]
+    Range(RangeCommand),
     /// Write a database, or one of its containers, to files.
     ///
     /// The folder gets export.json with the definitions of containers, their throughput and scripts,
@@ -332,6 +335,60 @@ pub(crate) struct ScriptCallArguments {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScriptListArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+/// What can be done with ranges.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RangeCommand {
+    /// List the ranges of a container: id, first key, first key behind it, version, ancestors.
+    List(Box<RangeListArguments>),
+    /// Split a range in two, while it is in use.
+    ///
+    /// Clients go on as they are: those that work range by range learn that the range is gone, and
+    /// take their tokens to the two that follow it.
+    Split(Box<RangeSplitArguments>),
+    /// Make one range of two that lie side by side, while they are in use.
+    Merge(Box<RangeMergeArguments>),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeListArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeSplitArguments {
+    /// The range, by its id.
+    pub(crate) range: String,
+
+    /// The first key of the second half, in hexadecimal [default: where the data is halved]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) at: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeMergeArguments {
+    /// One range, by its id.
+    pub(crate) range: String,
+
+    /// The other one, beside it.
+    pub(crate) other: String,
+
     #[command(flatten)]
     pub(crate) place: PlaceArguments,
 

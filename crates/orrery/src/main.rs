@@ -14,6 +14,7 @@ mod logging;
 mod progress;
 mod prompt;
 mod query;
+mod range;
 mod refusal;
 mod resume;
 mod rows;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::run(*arguments),
         Command::Script(command) => script::run(command),
         Command::Shell(arguments) => shell::run(&arguments),
+        Command::Range(command) => range::run(command),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

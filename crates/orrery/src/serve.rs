@@ -145,7 +145,8 @@ async fn listen(listen: &Listen, port: u16) -> Result<Vec<TcpListener>, Failure>
     Ok(listeners)
 }
 
-/// Removes in the background what nobody sees any more.
+/// Does in the background what nobody waits for: removes what nobody sees any more, and splits ranges
+/// that have become too large, or too few.
 async fn sweep<S: RangeStore>(db: Arc<Db<S>>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -157,6 +158,9 @@ async fn sweep<S: RangeStore>(db: Arc<Db<S>>) {
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the sweep failed and will be tried again"),
+        }
+        if let Err(error) = db.fit_ranges().await {
+            tracing::warn!(%error, "ranges could not be split and will be tried again");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod process;
 mod query;
+mod range;
 mod script;
 mod seed;
 mod shell;

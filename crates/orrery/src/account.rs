@@ -88,7 +88,9 @@ pub(crate) enum Stored {
     Replaced,
     /// Something is in its way: itself, or a document that must not have the same values.
     Conflict,
-    /// The server could not do it now, or not in this way.
+    /// It belongs to another range by now.
+    Moved,
+    /// The server could not do it now.
     NotNow,
     Refused(String),
 }
@@ -99,8 +101,9 @@ impl Stored {
             201 => Stored::Created,
             200 => Stored::Replaced,
             409 => Stored::Conflict,
-            // Too slow, moved to another range, a lost race, or busy.
-            408 | 410 | 429 | 449 | 503 => Stored::NotNow,
+            410 => Stored::Moved,
+            // Too slow, a lost race, or busy.
+            408 | 429 | 449 | 503 => Stored::NotNow,
             _ => Stored::Refused(message()),
         }
     }
@@ -400,11 +403,29 @@ impl Account {
         if let Some(token) = continuation {
             call = call.with("x-ms-continuation", token);
         }
-        expect(self.send(call).await?, 200)
+        let answer = self.send(call).await?;
+        if answer.status == 410 {
+            return Err(Failure::Refused(format!(
+                "the ranges of container '{}' have changed while it was read; go on with --resume",
+                place.container
+            )));
+        }
+        expect(answer, 200)
     }
 
     /// How many documents a container has.
-    pub(crate) async fn count(&mut self, place: &Place, ranges: &[Range]) -> Result<u64, Failure> {
+    pub(crate) async fn count(&mut self, place: &Place) -> Result<u64, Failure> {
+        for _ in 0..RETRIES_MAX {
+            let ranges = self.ranges(place).await?;
+            if let Some(count) = self.count_in(place, &ranges).await? {
+                return Ok(count);
+            }
+        }
+        Err(Failure::Refused("the ranges of the container do not stop changing".to_owned()))
+    }
+
+    /// How many documents the ranges have; nothing if one of them is gone.
+    async fn count_in(&mut self, place: &Place, ranges: &[Range]) -> Result<Option<u64>, Failure> {
         let mut count = 0;
         for range in ranges {
             // A sum over ranges is the client's work in this protocol.
@@ -413,23 +434,27 @@ impl Account {
                 .with("x-ms-documentdb-isquery", "True")
                 .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
                 .with_body(r#"{"query":"SELECT VALUE COUNT(1) FROM c","parameters":[]}"#);
-            let page = json(&expect(self.send(call).await?, 200)?)?;
+            let answer = self.send(call).await?;
+            if answer.status == 410 {
+                return Ok(None);
+            }
+            let page = json(&expect(answer, 200)?)?;
             let found = page.get("Documents").and_then(Value::as_array);
             let found = found.and_then(|found| found.first()?.as_i64());
             let found = found.and_then(|found| u64::try_from(found).ok());
             count += found.ok_or_else(|| not_understood("a count is not a number"))?;
         }
-        Ok(count)
+        Ok(Some(count))
     }
 
-    /// Writes many documents of one range, each by itself; one result for each of them. The body is
-    /// what [`Storing`] says.
+    /// Writes many documents of one range, each by itself; one result for each of them, or nothing if
+    /// the range is gone. The body is what [`Storing`] says.
     pub(crate) async fn store_many(
         &mut self,
         place: &Place,
         range: &Range,
         body: Bytes,
-    ) -> Result<Vec<Stored>, Failure> {
+    ) -> Result<Option<Vec<Stored>>, Failure> {
         let call = Call::new(Method::POST, place.target(&["docs"]))
             .with("content-type", "application/json")
             .with("x-ms-documentdb-partitionkeyrangeid", &range.id)
@@ -439,6 +464,9 @@ impl Account {
             .with("prefer", "return=minimal")
             .with_body(body);
         let answer = self.send(call).await?;
+        if answer.status == 410 {
+            return Ok(None);
+        }
         if !matches!(answer.status, 200 | 207) {
             return Err(Failure::Refused(refusal::sentence(&answer)));
         }
@@ -451,7 +479,7 @@ impl Account {
                 message.unwrap_or_else(|| format!("the server answers {status}"))
             })
         };
-        Ok(results.iter().map(stored).collect())
+        Ok(Some(results.iter().map(stored).collect()))
     }
 
     /// Writes one document.

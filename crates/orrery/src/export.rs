@@ -151,7 +151,7 @@ async fn to_standard_output(arguments: ExportArguments) -> Result<(), Failure> {
             }
         }
     }
-    check_count(&mut account, &place, &ranges, written).await
+    check_count(&mut account, &place, written).await
 }
 
 /// What is exported, and to which files.
@@ -244,7 +244,21 @@ async fn describe(
         files.push((range, directory.join(&own).join(name)));
     }
     container.insert("documents", Value::from(documents));
+    forget_others(&directory.join(own), &files)?;
     Ok((container, files))
+}
+
+/// Removes the files of ranges that are gone since the export was interrupted.
+fn forget_others(directory: &Path, files: &[(Range, PathBuf)]) -> Result<(), Failure> {
+    let entries = fs::read_dir(directory).map_err(|error| cannot_write(directory, &error))?;
+    for entry in entries {
+        let path = entry.map_err(|error| cannot_write(directory, &error))?.path();
+        let is_documents = path.extension().is_some_and(|extension| extension == "ndjson");
+        if is_documents && !files.iter().any(|(_, file)| *file == path) {
+            fs::remove_file(&path).map_err(|error| cannot_write(&path, &error))?;
+        }
+    }
+    Ok(())
 }
 
 fn throughput(of: &Object, throughputs: &[(String, Throughput)]) -> Option<Throughput> {
@@ -307,8 +321,7 @@ impl Exporter {
     /// Writes the documents of a container; says how many.
     async fn container(&mut self, plan: &ContainerPlan) -> Result<u64, Failure> {
         let ContainerPlan { place, ranges } = plan;
-        let all: Vec<Range> = ranges.iter().map(|(range, _)| range.clone()).collect();
-        let total = self.account.count(place, &all).await?;
+        let total = self.account.count(place).await?;
         let name = format!("{}/{}", place.database, place.container);
         self.progress.start(&name, Some(total));
         let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -345,7 +358,7 @@ impl Exporter {
                 },
             }
         }
-        check_count(&mut self.account, place, &all, written).await?;
+        check_count(&mut self.account, place, written).await?;
         self.progress.finish(&format!("{name}: {}", count(written, "document")));
         Ok(written)
     }
@@ -441,13 +454,8 @@ fn stripped(document: Value) -> Value {
 }
 
 /// The container has as many documents as were written; unless somebody writes to it.
-async fn check_count(
-    account: &mut Account,
-    place: &Place,
-    ranges: &[Range],
-    written: u64,
-) -> Result<(), Failure> {
-    let there = account.count(place, ranges).await?;
+async fn check_count(account: &mut Account, place: &Place, written: u64) -> Result<(), Failure> {
+    let there = account.count(place).await?;
     if there == written {
         return Ok(());
     }

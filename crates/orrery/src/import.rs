@@ -69,7 +69,7 @@ async fn import(arguments: ImportArguments) -> Result<(), Failure> {
 
 async fn target(loader: &mut Loader, place: &Place) -> Result<(Target, u64), Failure> {
     let target = Target::of(&mut loader.account, place).await?;
-    let before = loader.account.count(place, &target.ranges).await?;
+    let before = loader.account.count(place).await?;
     Ok((target, before))
 }
 

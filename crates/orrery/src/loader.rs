@@ -104,7 +104,7 @@ impl Loader {
             let changed = self.script(place, script).await.map_err(|failure| failure.at(&at))?;
             loaded.scripts += u64::from(changed);
         }
-        let before = self.account.count(place, &target.ranges).await?;
+        let before = self.account.count(place).await?;
         let mut documents = Documents::default();
         for source in &seed.documents {
             documents.add(self.documents(&target, source).await?);
@@ -227,7 +227,7 @@ impl Loader {
         before: u64,
         documents: Documents,
     ) -> Result<(), Failure> {
-        let after = self.account.count(&target.place, &target.ranges).await?;
+        let after = self.account.count(&target.place).await?;
         if self.existing == Existing::Keep || after >= before + documents.created {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Loader {
 pub(crate) struct Target {
     place: Place,
     key: PartitionKeyDefinition,
-    pub(crate) ranges: Vec<Range>,
+    ranges: Vec<Range>,
 }
 
 impl Target {
@@ -330,7 +330,8 @@ struct Operation {
 struct Landed {
     account: Account,
     operations: Vec<Operation>,
-    results: Result<Vec<Stored>, Failure>,
+    /// What became of each, and whether the ranges have changed.
+    results: Result<(Vec<Stored>, bool), Failure>,
 }
 
 /// Documents on their way to one container.
@@ -339,6 +340,8 @@ struct Bulk<'a> {
     target: &'a Target,
     /// The file that they come from.
     name: &'a str,
+    /// The ranges of the container, as far as is known.
+    ranges: Vec<Range>,
     /// What waits for each range.
     waiting: Vec<Vec<Operation>>,
     flying: JoinSet<Landed>,
@@ -356,6 +359,7 @@ impl<'a> Bulk<'a> {
             loader,
             target,
             name,
+            ranges: target.ranges.clone(),
             waiting: target.ranges.iter().map(|_| Vec::new()).collect(),
             flying: JoinSet::new(),
             idle: Vec::new(),
@@ -376,32 +380,38 @@ impl<'a> Bulk<'a> {
             return Err(Failure::Refused(format!("{at}: a document needs an 'id', a string")));
         };
         let key = self.target.key.extract(document);
-        let epk = self.target.key.epk(&key);
-        let ranges = &self.target.ranges;
-        let range = ranges.iter().position(|range| range.epk.contains(&epk)).unwrap_or(0);
+        let range = self.range_of(&key);
         let operation = Operation { at, offset, id: id.to_owned(), key, text };
         let waiting = &self.waiting[range];
         let bytes: usize = waiting.iter().map(|one| one.text.len() + one.id.len()).sum();
         let is_full =
-            waiting.len() == BATCH_OPERATIONS_MAX || bytes + operation.text.len() > BATCH_BYTES_MAX;
+            waiting.len() >= BATCH_OPERATIONS_MAX || bytes + operation.text.len() > BATCH_BYTES_MAX;
         if is_full && !waiting.is_empty() {
             self.depart(range).await?;
         }
         if !self.name.is_empty() {
             self.open.insert(offset, self.next.1.saturating_sub(1));
         }
+        // The ranges may be others by now.
+        let range = self.range_of(&operation.key);
         self.waiting[range].push(operation);
         Ok(())
     }
 
+    fn range_of(&self, key: &PartitionKey) -> usize {
+        let epk = self.target.key.epk(key);
+        self.ranges.iter().position(|range| range.epk.contains(&epk)).unwrap_or(0)
+    }
+
     /// Sends what waits for a range.
     async fn depart(&mut self, range: usize) -> Result<(), Failure> {
+        let length = self.waiting[range].len().min(BATCH_OPERATIONS_MAX);
+        let operations: Vec<Operation> = self.waiting[range].drain(..length).collect();
+        let (place, range) = (self.target.place.clone(), self.ranges[range].clone());
         if self.flying.len() >= FLYING_MAX {
             self.land().await?;
         }
         let account = self.idle.pop().unwrap_or_else(|| self.loader.account.another());
-        let operations = std::mem::take(&mut self.waiting[range]);
-        let (place, range) = (self.target.place.clone(), self.target.ranges[range].clone());
         let existing = self.loader.existing;
         self.flying.spawn(async move {
             let mut account = account;
@@ -415,7 +425,8 @@ impl<'a> Bulk<'a> {
     async fn land(&mut self) -> Result<(), Failure> {
         let Some(landed) = self.flying.join_next().await else { return Ok(()) };
         let landed = landed.map_err(|error| Failure::Refused(format!("a fault: {error}")))?;
-        for (operation, result) in landed.operations.iter().zip(landed.results?) {
+        let (results, is_stale) = landed.results?;
+        for (operation, result) in landed.operations.iter().zip(results) {
             let refuse = |why: &str| Failure::Refused(format!("{}: {why}", operation.at));
             match result {
                 Stored::Created => self.done.created += 1,
@@ -426,13 +437,30 @@ impl<'a> Bulk<'a> {
                         "another document of its partition has the same unique values",
                     ));
                 }
-                Stored::NotNow => return Err(refuse("the server is too busy; try again later")),
+                Stored::Moved | Stored::NotNow => {
+                    return Err(refuse("the server is too busy; try again later"));
+                }
                 Stored::Refused(why) => return Err(refuse(&why)),
             }
             self.open.remove(&operation.offset);
         }
         self.idle.push(landed.account);
+        if is_stale {
+            self.learn_ranges().await?;
+        }
         self.tell()
+    }
+
+    /// Looks at the ranges anew, and sorts what waits into them.
+    async fn learn_ranges(&mut self) -> Result<(), Failure> {
+        self.ranges = self.loader.account.ranges(&self.target.place).await?;
+        let waiting: Vec<Operation> = self.waiting.drain(..).flatten().collect();
+        self.waiting = self.ranges.iter().map(|_| Vec::new()).collect();
+        for operation in waiting {
+            let range = self.range_of(&operation.key);
+            self.waiting[range].push(operation);
+        }
+        Ok(())
     }
 
     fn tell(&mut self) -> Result<(), Failure> {
@@ -450,10 +478,8 @@ impl<'a> Bulk<'a> {
 
     /// Sends the rest and waits for all.
     async fn finish(mut self) -> Result<Documents, Failure> {
-        for range in 0..self.waiting.len() {
-            if !self.waiting[range].is_empty() {
-                self.depart(range).await?;
-            }
+        while let Some(range) = self.waiting.iter().position(|waiting| !waiting.is_empty()) {
+            self.depart(range).await?;
         }
         while !self.flying.is_empty() {
             self.land().await?;
@@ -470,15 +496,17 @@ async fn store(
     range: &Range,
     existing: Existing,
     operations: &[Operation],
-) -> Result<Vec<Stored>, Failure> {
+) -> Result<(Vec<Stored>, bool), Failure> {
     let bytes: usize = operations.iter().map(|one| one.text.len()).sum();
     let mut results = if operations.len() == 1 || bytes > BATCH_BYTES_MAX {
         vec![Stored::NotNow; operations.len()]
     } else {
         let mut storing = Storing::new(existing);
         operations.iter().for_each(|one| storing.push(&one.key, &one.text));
-        account.store_many(place, range, storing.body()).await?
+        let results = account.store_many(place, range, storing.body()).await?;
+        results.unwrap_or_else(|| vec![Stored::Moved; operations.len()])
     };
+    let is_stale = results.contains(&Stored::Moved);
     if results.len() != operations.len() {
         return Err(Failure::Refused(format!(
             "the server's answer cannot be understood: it has {} for {}",
@@ -487,7 +515,7 @@ async fn store(
         )));
     }
     for (result, operation) in results.iter_mut().zip(operations) {
-        if *result == Stored::NotNow {
+        if matches!(result, Stored::Moved | Stored::NotNow) {
             let text = Bytes::copy_from_slice(operation.text.as_bytes());
             *result = account.store(place, &operation.key, text, existing).await?;
         }
@@ -500,5 +528,122 @@ async fn store(
             }
         }
     }
-    Ok(results)
+    Ok((results, is_stale))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use db::{Db, SystemClock, SystemIds};
+    use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
+    use hyper::{Request, Response};
+    use storage::InMemory;
+
+    use super::*;
+    use crate::client::{Client, Within};
+
+    /// A server that makes trouble at some of the requests.
+    struct Troubled {
+        db: Arc<Db<InMemory>>,
+        gateway: Gateway<InMemory>,
+        requests: AtomicUsize,
+        every: usize,
+        trouble: Trouble,
+    }
+
+    #[derive(PartialEq)]
+    enum Trouble {
+        /// The first range of the container is cut in two before the request.
+        Cut,
+        /// The request is not answered but sent away for a moment.
+        Busy,
+    }
+
+    impl Within for Troubled {
+        fn answer(
+            &self,
+            request: Request<Bytes>,
+        ) -> Pin<Box<dyn Future<Output = Response<Bytes>> + Send + '_>> {
+            Box::pin(async move {
+                let number = self.requests.fetch_add(1, Ordering::SeqCst);
+                let is_troubled = number % self.every == self.every - 1;
+                if is_troubled && self.trouble == Trouble::Busy {
+                    let busy = Response::builder().status(429).header("x-ms-retry-after-ms", "1");
+                    return busy.body(Bytes::from("{}")).unwrap();
+                }
+                if is_troubled && let Ok(container) = self.db.container("d", "c") {
+                    let ranges = self.db.partition_key_ranges(&container).unwrap().ranges;
+                    let first = ranges[0].get("id").unwrap().as_str().unwrap();
+                    // Another request may have had it cut just now.
+                    if let Err(error) = self.db.split_range(&container, first, None).await {
+                        assert_eq!(error.kind, db::Kind::RangeGone, "{error:?}");
+                    }
+                }
+                self.gateway.respond(request, Scheme::Http).await
+            })
+        }
+    }
+
+    async fn loader(trouble: Trouble, every: usize) -> (Loader, Arc<Troubled>) {
+        let store = Arc::new(InMemory::new());
+        let db = Db::open(store, Arc::new(SystemClock), &SystemIds::new()).await.unwrap();
+        let key = Key::parse(EMULATOR_KEY).unwrap();
+        let config = Config {
+            keys: Keys::single(key.clone()),
+            public_host: None,
+            strict: true,
+            cors: Origins::None,
+            connections_max: 8,
+            accept_test_tokens: false,
+            certificate: Certificate::Own(None),
+        };
+        let gateway = Gateway::new(db.clone(), config).unwrap();
+        let requests = AtomicUsize::new(0);
+        let server = Arc::new(Troubled { db, gateway, requests, every, trouble });
+        let account = Account::new(Client::within(server.clone(), key), "here".to_owned());
+        let (existing, progress) = (Existing::Replace, Progress::silent());
+        (Loader { account, existing, progress, state: None }, server)
+    }
+
+    fn seed(documents: usize) -> Seed {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("seed.json");
+        let document = |n| format!(r#"{{"id":"{n}","pk":"{}"}}"#, n % 100);
+        let documents: Vec<String> = (0..documents).map(document).collect();
+        let text = format!(
+            r#"{{"databases":[{{"id":"d","containers":[{{"id":"c","partitionKey":"/pk",
+                "documents":[{}]}}]}}]}}"#,
+            documents.join(",")
+        );
+        std::fs::write(&path, text).unwrap();
+        Seed::read(&path).unwrap()
+    }
+
+    /// Ranges are split and merged by the server when it likes, also while documents come in.
+    #[tokio::test]
+    async fn documents_find_their_way_when_ranges_change() {
+        let (mut loader, server) = loader(Trouble::Cut, 9).await;
+        let loaded = loader.load(&seed(3_000)).await.unwrap();
+        assert_eq!(loaded.documents.created, 3_000);
+        let again = loader.load(&seed(3_000)).await.unwrap();
+        assert_eq!((again.documents.created, again.documents.replaced), (0, 3_000));
+        let place = Place { database: "d".to_owned(), container: "c".to_owned() };
+        assert_eq!(loader.account.count(&place).await.unwrap(), 3_000);
+        assert!(loader.account.ranges(&place).await.unwrap().len() > 3);
+        assert!(server.db.verify(|_| {}).unwrap().problems.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_is_asked_again() {
+        let (mut loader, _) = loader(Trouble::Busy, 3).await;
+        let loaded = loader.load(&seed(1_000)).await.unwrap();
+        assert_eq!((loaded.containers, loaded.documents.created), (1, 1_000));
+        let (mut loader, server) = self::loader(Trouble::Busy, 1).await;
+        let failure = loader.load(&seed(1)).await.unwrap_err().to_string();
+        assert!(failure.contains("the server is busy"), "{failure}");
+        assert_eq!(server.requests.load(Ordering::SeqCst), 10);
+    }
 }

@@ -293,7 +293,9 @@ impl Shell {
             Stored::Conflict => Err(Failure::Refused(
                 "another document of its partition has the same unique values".to_owned(),
             )),
-            Stored::NotNow => Err(Failure::Refused("the server is busy; try again".to_owned())),
+            Stored::Moved | Stored::NotNow => {
+                Err(Failure::Refused("the server is busy; try again".to_owned()))
+            }
             Stored::Refused(why) => Err(Failure::Refused(why)),
         }
     }

@@ -364,3 +364,44 @@ fn an_interrupted_import_and_export_go_on() {
     assert_eq!(found, expected);
     assert!(!out.join("export-state.json").exists());
 }
+
+/// The ranges that an export has begun with need not be there when it goes on.
+#[test]
+fn an_export_goes_on_after_its_range_was_split() {
+    let server = Server::start(&["--in-memory"]);
+    server.create_database("shop");
+    let container = r#"{"id":"orders","partitionKey":{"paths":["/customer"],"kind":"Hash"}}"#;
+    server.create_container("shop", container);
+    let directory = tempfile::tempdir().unwrap();
+    let lines = directory.path().join("lines.ndjson");
+    fs::write(&lines, many(3_000)).unwrap();
+    let place = ["--database", "shop", "--container", "orders"];
+    succeeds(&import(&server, &lines, &place));
+
+    let way = Way::to(&server);
+    let out = directory.path().join("out");
+    let words = ["export", "--database", "shop", "--strip-system", out.to_str().unwrap()];
+    way.allow(100 * MB, 3 * MB / 2);
+    let said = way.run(&words);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(out.join("orders/documents.ndjson").exists());
+    let split = server.run(&[&["range", "split", "0"][..], &place].concat());
+    assert_eq!(split.code, 0, "{split:?}");
+    way.allow(100 * MB, 100 * MB);
+    let said = way.run(&[&words[..], &["--resume"]].concat());
+    assert_eq!(said.code, 0, "{said:?}");
+
+    let files = files(&out);
+    let documents = files.iter().filter(|(name, _)| name.ends_with(".ndjson"));
+    let mut found: Vec<&str> = documents.clone().flat_map(|(_, text)| text.lines()).collect();
+    found.sort_unstable();
+    let all = many(3_000);
+    let mut expected: Vec<&str> = all.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    // Nothing is left of the range that is gone, and the two are what an import reads.
+    assert_eq!(documents.count(), 2, "{:?}", files.keys());
+    let there = Server::start(&["--in-memory"]);
+    succeeds(&import(&there, &out, &[]));
+    assert_eq!(there.rows("shop/orders", "SELECT VALUE COUNT(1) FROM c"), "3000\n");
+}

@@ -43,6 +43,7 @@ impl Target {
                 keys: Keys::single(key.clone()),
                 public_host: None,
                 strict: true,
+                throttle: false,
                 cors: Origins::None,
                 connections_max: 1,
                 accept_test_tokens: true,

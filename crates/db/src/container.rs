@@ -10,6 +10,7 @@ use value::{
 
 use crate::gate::Gate;
 use crate::index::versions::Index;
+use crate::meter::Meter;
 use crate::policy::Policies;
 use crate::recut::Changes;
 use crate::resource::Resource;
@@ -51,6 +52,7 @@ pub(crate) struct Range {
     pub(crate) epk: EpkRange,
     pub(crate) parents: Vec<String>,
     pub(crate) gate: Gate,
+    pub(crate) meter: Meter,
     pub(crate) purges: Purges,
     pub(crate) script_numbers: ScriptNumbers,
 }
@@ -122,6 +124,7 @@ impl Range {
             epk,
             parents,
             gate: Gate::default(),
+            meter: Meter::default(),
             purges: Purges::default(),
             script_numbers: ScriptNumbers::default(),
         }

@@ -14,6 +14,7 @@ use crate::catalog::{Catalog, Database, User};
 use crate::clock::{Clock, Ids};
 use crate::container::{Container, Range};
 use crate::meta::{self, Change, MetaKind, Settings};
+use crate::meter::SharedMeters;
 use crate::offer::Throughput;
 use crate::resource::{self, Resource, Stamp};
 use crate::row::RangeHeader;
@@ -31,6 +32,7 @@ pub struct Db<S: RangeStore> {
     pub(crate) settings: Arc<Mutex<Settings>>,
     pub(crate) signing: hmac::Key,
     pub(crate) executor: Executor,
+    pub(crate) shared_meters: SharedMeters,
     /// Ranges are cut anew one after the other.
     pub(crate) recutting: Mutex<()>,
     /// Ranges that were replaced and that somebody may still be reading.
@@ -74,6 +76,7 @@ impl<S: RangeStore> Db<S> {
             settings: Arc::new(Mutex::new(settings)),
             signing,
             executor: Executor::new(),
+            shared_meters: SharedMeters::default(),
             recutting: Mutex::default(),
             retired: std::sync::Mutex::default(),
         });

@@ -115,12 +115,14 @@ pub struct Error {
     pub message: String,
     /// The number that a script gave its error, which clients see as the sub-status.
     pub number: Option<u32>,
+    /// How long the client should wait, where that is known.
+    pub wait_ms: Option<u64>,
 }
 
 impl Error {
     /// An error of any kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), number: None }
+        Self { kind, message: message.into(), number: None, wait_ms: None }
     }
 
     /// The sub-status: the script's number, or that of the kind; 0 for none.
@@ -155,7 +157,7 @@ impl Error {
     /// How long the client should wait before it tries again, where waiting helps.
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self.kind {
-            Kind::TooManyRequests | Kind::TooManyScripts => Some(20),
+            Kind::TooManyRequests | Kind::TooManyScripts => Some(self.wait_ms.unwrap_or(20)),
             _ => None,
         }
     }

@@ -25,6 +25,7 @@ mod index;
 mod key;
 mod load;
 mod meta;
+mod meter;
 mod offer;
 mod permission;
 mod plan;

@@ -122,6 +122,11 @@ impl Throughput {
         content
     }
 
+    /// The units a second that may be used.
+    pub(crate) fn units(self) -> f64 {
+        self.value() as f64
+    }
+
     fn value(self) -> i64 {
         match self {
             Throughput::Manual(value) => value,

@@ -277,6 +277,14 @@ struct Interval {
     prefix: Option<PartitionKey>,
 }
 
+/// The ranges that a scope touches.
+pub(crate) fn ranges_of(container: &Container, scope: &Scope) -> Result<Vec<Arc<Range>>> {
+    let mut ranges: Vec<_> =
+        intervals(container, scope, None)?.into_iter().map(|interval| interval.range).collect();
+    ranges.dedup_by_key(|range| range.storage);
+    Ok(ranges)
+}
+
 /// The intervals of a scope, in order and apart from each other.
 fn intervals(
     container: &Container,

@@ -15,6 +15,8 @@ pub struct Config {
     /// Answer `GET /` only to those who sign it, as the cloud service does. Readiness probes of
     /// containers need the opposite.
     pub strict: bool,
+    /// Refuse requests about documents beyond the throughput that is provisioned for them.
+    pub throttle: bool,
     /// The web pages that may call the server from a browser.
     pub cors: Origins,
     /// How many connections are served at once; further ones wait to be accepted.

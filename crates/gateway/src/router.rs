@@ -265,6 +265,14 @@ fn page(segments: &[&str]) -> Option<Page> {
     Some(page)
 }
 
+impl ContainerTarget {
+    /// Whether requests to it use the throughput of the container.
+    pub(crate) fn is_about_documents(&self) -> bool {
+        use ContainerTarget::{DeletePartition, Document, Documents, Script};
+        matches!(self, Documents | Document(_) | DeletePartition | Script(ScriptKind::Procedure, _))
+    }
+}
+
 impl Target {
     /// Whether it is one document, or all of them.
     pub(crate) fn is_document(&self) -> bool {

@@ -301,6 +301,32 @@ impl<S: RangeStore> Gateway<S> {
         if let Some(rid) = &options.intended_container {
             self.db.check_intended(container, rid)?;
         }
+        let is_metered = self.config.throttle && target.is_about_documents();
+        if is_metered {
+            self.db.check_rate(container, &options.scope())?;
+        }
+        let answer = self.answer_in(request, container, path, target, body).await;
+        if is_metered {
+            let (at, charge) = match &answer {
+                Ok(answer) => (&answer.positions[..], answer.charge),
+                Err(refused) => (refused.at.as_slice(), refused.charge),
+            };
+            self.db.spend(container, at, charge);
+        }
+        answer
+    }
+
+    /// Does what a request about a container asks for, once it may.
+    async fn answer_in(
+        &self,
+        request: &Admitted,
+        container: &Arc<Container>,
+        path: &ContainerPath,
+        target: &ContainerTarget,
+        body: &[u8],
+    ) -> Result<Answer, Refused> {
+        let Admitted { action, options, .. } = request;
+        let action = *action;
         let documents = Documents { db: &self.db, compute: &self.compute, container, options };
         let metadata = Metadata { db: &self.db, options, action, body };
         match target {

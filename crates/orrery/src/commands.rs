@@ -136,6 +136,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "ORRERY_STRICT", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) strict: Option<bool>,
 
+    /// Refuse requests beyond the throughput of their container with 429, as the cloud service does.
+    #[arg(long, env = "ORRERY_THROTTLE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) throttle: Option<bool>,
+
     /// Origins of web pages that may call the server, separated by commas, or '*'
     /// [default: '*' on localhost, none elsewhere]
     #[arg(long, env = "ORRERY_CORS_ORIGINS", value_name = "LIST")]

@@ -9,6 +9,7 @@ mod dtc;
 mod hostile;
 mod metadata;
 mod operator;
+mod ranges;
 mod scripts;
 mod sockets;
 mod support;

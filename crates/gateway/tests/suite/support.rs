@@ -27,6 +27,7 @@ pub(crate) fn config() -> Config {
         keys: Keys::single(Key::parse(EMULATOR_KEY).unwrap()),
         public_host: None,
         strict: false,
+        throttle: false,
         cors: Origins::Any,
         connections_max: 16,
         accept_test_tokens: false,

@@ -86,7 +86,8 @@ pub(crate) fn document(endpoint: &str) -> Object {
     ])
 }
 
-/// The URL by which the client reached us, with a slash at the end.
+/// The URL by which the client reached us, with a slash at the end. A public host with a port is
+/// announced to everybody, because what clients say then went through something that changes it.
 pub(crate) fn endpoint(
     scheme: Scheme,
     uri: &Uri,
@@ -100,8 +101,30 @@ pub(crate) fn endpoint(
     // HTTP/2 has the authority in the URI.
     let authority = uri.authority().map(|authority| authority.as_str());
     let host = authority.or_else(|| header(HOST.as_str())).filter(|host| is_host(host));
-    let host = host.or(public_host).unwrap_or("localhost:8081");
+    let fixed = public_host.filter(|host| split_port(host).1.is_some());
+    let host = fixed.or(host).or(public_host).unwrap_or("localhost:8081");
     format!("{scheme}://{host}/")
+}
+
+/// The URL under which a server is announced that listens on a port: the host's own port wins.
+#[must_use]
+pub fn endpoint_of(host: &str, port: u16) -> String {
+    match split_port(host) {
+        (_, Some(_)) => format!("https://{host}/"),
+        (address, None) if address.contains(':') && !address.starts_with('[') => {
+            format!("https://[{address}]:{port}/")
+        }
+        (name, None) => format!("https://{name}:{port}/"),
+    }
+}
+
+/// A host name, or an address in brackets, and its port if it has one.
+pub(crate) fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        // An address of IPv6 has colons of its own.
+        Some((name, port)) if name.ends_with(']') || !name.contains(':') => (name, Some(port)),
+        _ => (host, None),
+    }
 }
 
 /// Whether a text can stand as host and port in a URL; anything else is not echoed.
@@ -114,6 +137,27 @@ fn is_host(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_public_host_with_a_port_is_announced_to_everybody() {
+        let announced = |public_host| {
+            let headers = HeaderMap::from_iter([(HOST, "localhost:9999".parse().unwrap())]);
+            endpoint(Scheme::Https, &"/".parse().unwrap(), &headers, Some(public_host))
+        };
+        assert_eq!(announced("127.0.0.1:8081"), "https://127.0.0.1:8081/");
+        assert_eq!(announced("[::1]:8081"), "https://[::1]:8081/");
+        assert_eq!(announced("127.0.0.1"), "https://localhost:9999/");
+        assert_eq!(announced("[::1]"), "https://localhost:9999/");
+        assert_eq!(announced("::1"), "https://localhost:9999/");
+    }
+
+    #[test]
+    fn a_server_is_announced_with_the_port_of_its_host_or_its_own() {
+        assert_eq!(endpoint_of("localhost", 8081), "https://localhost:8081/");
+        assert_eq!(endpoint_of("db.test:443", 8081), "https://db.test:443/");
+        assert_eq!(endpoint_of("::1", 8081), "https://[::1]:8081/");
+        assert_eq!(endpoint_of("[::1]", 8081), "https://[::1]:8081/");
+    }
 
     #[test]
     fn the_endpoint_is_the_one_the_client_used() {

@@ -9,8 +9,8 @@ use crate::keys::Keys;
 pub struct Config {
     /// The account's keys.
     pub keys: Keys,
-    /// The host name under which clients reach the server, where it is not the one they say in
-    /// their requests; also a name of the certificate.
+    /// The host name under which clients reach the server, for those who do not say it in their
+    /// requests; with a port, for all. Also a name of the certificate.
     pub public_host: Option<String>,
     /// Answer `GET /` only to those who sign it, as the cloud service does. Readiness probes of
     /// containers need the opposite.

@@ -30,6 +30,7 @@ pub mod router;
 mod service;
 mod tls;
 
+pub use account::endpoint_of;
 pub use config::{Certificate, Config, Origins};
 pub use keys::{EMULATOR_KEY, InvalidKey, Key, Keys};
 pub use listen::Scheme;

@@ -27,6 +27,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use crate::account::split_port;
 use crate::config::Certificate;
 
 const DAY_S: u64 = 24 * 60 * 60;
@@ -113,7 +114,8 @@ impl Tls {
 fn server_names(public_host: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let machine = std::fs::read_to_string("/etc/hostname").ok();
-    for name in [machine.as_deref(), public_host].into_iter().flatten() {
+    let public_name = public_host.map(|host| split_port(host).0);
+    for name in [machine.as_deref(), public_name].into_iter().flatten() {
         let name = name.trim().trim_start_matches('[').trim_end_matches(']').to_owned();
         if !name.is_empty() && !names.contains(&name) {
             names.push(name);
@@ -420,5 +422,6 @@ mod tests {
     fn the_public_host_is_a_name_of_the_certificate() {
         let names = server_names(Some("[::2]"));
         assert!(names.contains(&"localhost".to_owned()) && names.contains(&"::2".to_owned()));
+        assert!(server_names(Some("db.test:443")).contains(&"db.test".to_owned()));
     }
 }

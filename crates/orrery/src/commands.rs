@@ -128,8 +128,14 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "ORRERY_CERT_KEY", value_name = "FILE", requires = "cert")]
     pub(crate) cert_key: Option<PathBuf>,
 
-    /// The host name that clients use, if they come through something that changes it.
-    #[arg(long, env = "ORRERY_PUBLIC_HOST", value_name = "HOST", alias = "gateway-endpoint")]
+    /// The host name that clients use; with a port it is announced to all of them, whichever way
+    /// they came.
+    #[arg(
+        long,
+        env = "ORRERY_PUBLIC_HOST",
+        value_name = "HOST[:PORT]",
+        alias = "gateway-endpoint"
+    )]
     pub(crate) public_host: Option<String>,
 
     /// Answer unsigned requests for the account with 401, as the cloud service does.

@@ -169,15 +169,14 @@ async fn sweep<S: RangeStore>(db: Arc<Db<S>>) {
 #[expect(clippy::print_stdout, reason = "the ready line is what a user or script waits for")]
 fn announce(config: &ServerConfig, port: u16) {
     let host = match (&config.gateway.public_host, &config.listen) {
-        (Some(host), _) => host.clone(),
-        (None, Listen::Localhost) => "localhost".to_owned(),
+        (Some(host), _) => host.as_str(),
+        (None, Listen::Localhost) => "localhost",
         (None, Listen::Address(address)) => match address.as_str() {
-            "0.0.0.0" | "::" | "[::]" => "localhost".to_owned(),
-            address if address.contains(':') && !address.starts_with('[') => format!("[{address}]"),
-            address => address.to_owned(),
+            "0.0.0.0" | "::" | "[::]" => "localhost",
+            address => address,
         },
     };
-    let endpoint = format!("https://{host}:{port}/");
+    let endpoint = gateway::endpoint_of(host, port);
     // A key that is a secret is not repeated where logs may keep it.
     let key = if config.well_known_key { EMULATOR_KEY } else { "<your key>" };
     println!("Orrery is ready: {endpoint} AccountEndpoint={endpoint};AccountKey={key};");

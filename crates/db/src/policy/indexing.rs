@@ -155,7 +155,10 @@ pub(super) fn check(
         check_none(automatic, has_special, context.default_ttl)?;
         (false, PathLists::default())
     } else {
-        (automatic.unwrap_or(true), lists.complete()?)
+        // A consistent index is automatic whatever was asked for, and shown so: the Rust SDK
+        // sends `false` where it means nothing.
+        let automatic = mode == IndexingMode::Consistent || automatic.unwrap_or(true);
+        (automatic, lists.complete()?)
     };
 
     let mut stored = Object::new();

@@ -92,8 +92,11 @@ fn parse(definition: &Object) -> Result<(PartitionKeyDefinition, Value), PolicyE
     let mut stored = Object::new();
     stored.insert("paths", texts.into_iter().map(Value::from).collect::<Vec<_>>());
     stored.insert("kind", if kind == PartitionKind::Hash { "Hash" } else { "MultiHash" });
-    // Clients hash keys themselves and take an absent version for 1, so it is always shown.
-    stored.insert("version", i64::from(version));
+    // Clients hash keys themselves and take an absent version for 1. Like the service we show the
+    // version to who has named one; a test of the Rust SDK insists on that.
+    if member::present(definition, "version").is_some() {
+        stored.insert("version", i64::from(version));
+    }
     if system_key {
         stored.insert("systemKey", true);
     }

@@ -83,7 +83,9 @@ fn partition_keys() {
     fn check(key: &str, expected: &str) {
         check_member(&object(&format!(r#"{{"partitionKey":{key}}}"#)), "partitionKey", expected);
     }
-    check(r#"{"paths":["/a"]}"#, r#"{"paths":["/a"],"kind":"Hash","version":1}"#);
+    check(r#"{"paths":["/a"]}"#, r#"{"paths":["/a"],"kind":"Hash"}"#);
+    check(r#"{"paths":["/a"],"version":null}"#, r#"{"paths":["/a"],"kind":"Hash"}"#);
+    check(r#"{"paths":["/a"],"version":1}"#, r#"{"paths":["/a"],"kind":"Hash","version":1}"#);
     check(
         r#"{"paths":["/a"],"kind":"Hash","version":"V2"}"#,
         r#"{"paths":["/a"],"kind":"Hash","version":2}"#,
@@ -151,6 +153,7 @@ fn indexing_policies_are_completed() {
     check_indexing("{}", DEFAULT);
     check_indexing(r#"{"indexingMode":"Consistent","other":1}"#, DEFAULT);
     check_indexing(r#"{"includedPaths":[],"excludedPaths":[]}"#, DEFAULT);
+    check_indexing(r#"{"automatic":false}"#, DEFAULT);
     // Old definitions: the root is a slash and each path lists its index kinds.
     check_indexing(
         r#"{"includedPaths":[{"path":"/","indexes":[{"kind":"Hash","dataType":"Number","precision":2}]}]}"#,

@@ -1,16 +1,14 @@
 """Runs the Python SDK's own tests against a server on https://localhost:8081/ and compares with what is known.
 
-The tests come from the source distribution of the pinned SDK version; they accept no other endpoint. `passing.txt`
-lists the tests that pass and only grows: one of them not passing fails the run. `skipped.md` gives, for every other
-test of the chosen files, the reason why it is not expected to pass. A test that is in neither is reported, and so is
-one that newly passes; `--update` adds the latter to `passing.txt`, unless a reason says that it passes by chance.
+The tests come from the source distribution of the pinned SDK version; they accept no other endpoint. The SDK marks each
+with the lanes of its pipeline that run it. All are listed, and those of `LANES` and those without a mark are run.
+`known.py` says what is done with the outcomes.
 
-    python sdk_tests.py CACHE_DIRECTORY [--fetch | --update | --only PATTERN]
+    python sdk_tests.py CACHE_DIRECTORY [--fetch | --update | --only PATTERN | --files NAME...]
 """
 
 import argparse
 import concurrent.futures
-import fnmatch
 import os
 import pathlib
 import re
@@ -19,13 +17,12 @@ import sys
 import tarfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-FILES = [
-    "test_aggregate*.py", "test_auto_scale*.py", "test_computed_properties*.py", "test_crud*.py", "test_encoding*.py",
-    "test_headers*.py", "test_multi_orderby*.py", "test_none_options*.py", "test_orderby*.py",
-    "test_partition_key*.py", "test_query*.py", "test_read_items*.py", "test_resource_id*.py",
-    "test_transactional_batch*.py", "test_ttl.py", "test_unique*.py", "test_user_configs*.py",
-]
+from known import Known, Outcome, report, write_results  # noqa: E402
+
+# The lanes that a single server on this machine can serve. The others need several regions or a real account.
+LANES = {"cosmosEmulator", "cosmosQuery", "cosmosLong", "cosmosSplit", "cosmosSearchQuery"}
 
 # Some tests are parametrised with the id of a container that the run has just made up.
 MADE_UP = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -64,69 +61,39 @@ def unpack_tests(cache):
     return tests
 
 
-def run_tests(tests, name, targets, cache, only=None):
-    """Runs a file, or tests of one, in a process of its own and returns `{test id: outcome}`."""
-    outcomes = cache / "outcomes" / f"{name}.txt"
+def run_pytest(tests, name, arguments, cache):
+    """Runs pytest in a process of its own and returns `{test id: Outcome}` of what it collected."""
+    outcomes = cache / "outcomes" / f"{name.replace('/', '-')}.txt"
     outcomes.parent.mkdir(exist_ok=True)
     outcomes.unlink(missing_ok=True)
     log = outcomes.with_suffix(".log")
     command = [
         sys.executable, "-m", "pytest", "-q", "--tb=short", "-W", "ignore", "-p", "no:cacheprovider", "-p", "outcomes",
         # Rewriting a failed assertion of these tests can exceed the interpreter's recursion limit.
-        "--assert=plain", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", *targets,
+        "--assert=plain", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", *arguments,
     ]
-    if only:
-        command += ["-k", only]
-    environment = dict(os.environ, PYTHONPATH=str(HERE / "stub"), ORRERY_OUTCOMES=str(outcomes), PYTHONDONTWRITEBYTECODE="1")
+    environment = dict(
+        os.environ, PYTHONPATH=str(HERE / "stub"), ORRERY_OUTCOMES=str(outcomes), ORRERY_LANES=",".join(sorted(LANES)),
+        PYTHONDONTWRITEBYTECODE="1")
     with open(log, "w", encoding="utf-8") as output:
         subprocess.run(command, cwd=tests, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
     if not outcomes.exists():
         print(f"no outcome of {name}: see {log}", file=sys.stderr)
         return {}
-    lines = outcomes.read_text(encoding="utf-8").splitlines()
-    return {MADE_UP.sub("UUID", test): outcome for outcome, test in (line.split(" ", 1) for line in lines)}
+    return dict(read_outcome(line) for line in outcomes.read_text(encoding="utf-8").splitlines())
 
 
-def known_passing():
-    lines = (HERE / "passing.txt").read_text(encoding="utf-8").splitlines()
-    return {line for line in lines if line and not line.startswith("#")}
+def read_outcome(line):
+    ended, _seconds, lanes, test = line.split(" ", 3)
+    return MADE_UP.sub("UUID", test), Outcome(ended.replace("-", " "), frozenset(lanes.split(",")) - {"-"})
 
 
-def known_skipped():
-    """Patterns of tests that have a reason: the code spans that open the list items of skipped.md."""
-    text = (HERE / "skipped.md").read_text(encoding="utf-8")
-    return re.findall(r"^- `([^`]+)`", text, re.MULTILINE)
-
-
-def has_reason(test, patterns):
-    return any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)
-
-
-def write_passing(tests):
-    path = HERE / "passing.txt"
-    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    path.write_text("\n".join(comments + sorted(tests)) + "\n", encoding="utf-8")
-
-
-def report(outcomes, update):
-    """Prints how the outcomes differ from what is known and returns the exit code."""
-    passing, patterns = known_passing(), known_skipped()
-    passed = {test for test, outcome in outcomes.items() if outcome == "passed"}
-    lost = sorted(passing - passed)
-    gained = sorted(passed - passing)
-    failed = {test for test, outcome in outcomes.items() if outcome == "failed"}
-    unexplained = sorted(test for test in failed - passing if not has_reason(test, patterns))
-    for test in lost:
-        print(f"no longer passes ({outcomes.get(test, 'not run')}): {test}")
-    for test in gained:
-        note = " (still listed in skipped.md)" if has_reason(test, patterns) else ""
-        print(f"newly passes: {test}{note}")
-    for test in unexplained:
-        print(f"fails without a reason in skipped.md: {test}")
-    if update:
-        write_passing(passing | {test for test in passed if not has_reason(test, patterns)})
-    print(f"{len(passed)} of {len(outcomes)} tests of the SDK pass, {len(gained)} newly, {len(lost)} no longer")
-    return 1 if lost else 0
+def files_to_run(listed, known):
+    """The files of which at least one test is to be run: by its lane, and because no reason says that it cannot pass."""
+    def is_to_run(test, outcome):
+        chosen = not outcome.lanes or outcome.lanes & LANES
+        return chosen and (test in known.passing or not known.group_of(test))
+    return sorted({test.partition("::")[0] for test, outcome in listed.items() if is_to_run(test, outcome)})
 
 
 def run_again(tests, lost, cache):
@@ -138,8 +105,8 @@ def run_again(tests, lost, cache):
     outcomes = {}
     for name in sorted({test.partition("::")[0] for test in lost}):
         targets = sorted({runnable(test) for test in lost if test.startswith(f"{name}::")})
-        outcomes |= run_tests(tests, f"again-{name}", targets, cache)
-    for test in sorted(test for test, outcome in outcomes.items() if outcome == "passed"):
+        outcomes |= run_pytest(tests, f"again-{name}", targets, cache)
+    for test in sorted(test for test, outcome in outcomes.items() if outcome.ended == "passed" and test in lost):
         print(f"passed only when it was run again: {test}")
     return outcomes
 
@@ -155,29 +122,34 @@ def main():
     arguments.add_argument("--fetch", action="store_true", help="only fetch and unpack the tests")
     arguments.add_argument("--update", action="store_true", help="add what newly passes to passing.txt")
     arguments.add_argument("--only", help="run only the tests that match this pytest -k expression; compares nothing")
+    arguments.add_argument("--files", nargs="+", help="run only these files; compares nothing")
     options = arguments.parse_args()
 
-    tests = unpack_tests(options.cache.resolve())
+    cache = options.cache.resolve()
+    tests = unpack_tests(cache)
     if options.fetch:
         return 0
-    names = {path.name for pattern in FILES for path in tests.glob(pattern)}
-    # A file of which every test has the same reason is not worth its time.
-    patterns = known_skipped()
-    names = sorted(name for name in names if not has_reason(f"{name}::", patterns))
+    known = Known(HERE)
+    listed = run_pytest(tests, "listed", ["--collect-only", "--continue-on-collection-errors"], cache)
+    names = options.files or files_to_run(listed, known)
+    only = ["-k", options.only] if options.only else []
     outcomes = {}
     with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        cache = options.cache.resolve()
-        runs = [pool.submit(run_tests, tests, name, [name], cache, options.only) for name in names]
+        runs = [pool.submit(run_pytest, tests, name, [name, *only], cache) for name in names]
         for run in runs:
             outcomes |= run.result()
-    if options.only:
+    if options.only or options.files:
         for test, outcome in sorted(outcomes.items()):
-            print(outcome, test)
-        return 1 if "failed" in outcomes.values() else 0
-    lost = {test for test in known_passing() if outcomes.get(test) != "passed"}
+            print(outcome.ended, test)
+        return 1 if any(outcome.ended == "failed" for outcome in outcomes.values()) else 0
+    lost = {test for test in known.passing if test not in outcomes or outcomes[test].ended != "passed"}
     if lost:
         outcomes |= run_again(tests, lost, cache)
-    return report(outcomes, options.update)
+    outcomes = listed | outcomes
+    results = cache.parent / "results"
+    emulator = {test: outcome for test, outcome in outcomes.items() if "cosmosEmulator" in outcome.lanes}
+    write_results(known, emulator, results / "python-sdk-emulator.json", {"suite": "python-sdk-emulator"})
+    return report(known, outcomes, results / "python-sdk.json", {"suite": "python-sdk"}, options.update)
 
 
 if __name__ == "__main__":

@@ -9,4 +9,7 @@
 //! - F2: what one commit wrote is given together, never over two pages.
 //! - F3: an event is recorded in the commit of its change, or the change is not committed.
 
+mod continuation;
 pub(crate) mod event;
+pub(crate) mod read;
+mod search;

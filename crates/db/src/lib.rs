@@ -49,6 +49,9 @@ mod write;
 
 pub use catalog::{Database, User};
 pub use change_feed::event::ChangeKind;
+pub use change_feed::read::{
+    Change, ChangeMode, ChangePage, ChangeRequest, ChangeStart, ChangeVersion,
+};
 pub use charge::Charge;
 pub use clock::{Clock, CountingIds, Ids, ManualClock, SystemClock, SystemIds};
 pub use container::Container;

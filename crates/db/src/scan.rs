@@ -55,6 +55,8 @@ pub(crate) enum Start<'a> {
 pub(crate) struct Slice<P> {
     pub(crate) snapshot: P,
     pub(crate) range: Arc<Range>,
+    /// Where in the hash space it lies.
+    pub(crate) epk: EpkRange,
     /// The places of the slice: from the first bound up to, but without, the second.
     pub(crate) from: Vec<u8>,
     pub(crate) to: Vec<u8>,
@@ -119,7 +121,8 @@ impl<S: RangeStore> Db<S> {
         let mut opened: HashMap<RangeId, Opened<S::Snapshot>> = HashMap::new();
         let mut slices = Vec::new();
         let mut at = Vec::new();
-        for Interval { range, from, to, partition, prefix } in intervals(container, scope, parts)? {
+        for interval in intervals(container, scope, parts)? {
+            let Interval { range, epk, from, to, partition, prefix } = interval;
             let Opened { snapshot, purged } = match opened.entry(range.storage) {
                 Entry::Occupied(known) => known.get().clone(),
                 Entry::Vacant(unknown) => {
@@ -135,7 +138,17 @@ impl<S: RangeStore> Db<S> {
                 }
             };
             let counts = OnceCell::new();
-            slices.push(Slice { snapshot, range, from, to, partition, prefix, purged, counts });
+            slices.push(Slice {
+                snapshot,
+                range,
+                epk,
+                from,
+                to,
+                partition,
+                prefix,
+                purged,
+                counts,
+            });
         }
         if at.is_empty() {
             // Nothing is read, and still the client learns at which version nothing was found.
@@ -160,6 +173,16 @@ impl<P: Snapshot> Slice<P> {
     pub(crate) fn is_counted(&self) -> bool {
         let (from, to) = places(key::items_between(&self.range.epk.min, &self.range.epk.max));
         self.partition.is_some() || (&self.from, &self.to) == (&from, &to)
+    }
+
+    /// Whether a place has the beginning of the key that the slice is about, where it is about one.
+    pub(crate) fn has_prefix(&self, place: &[u8]) -> Result<bool> {
+        if self.prefix.is_none() {
+            return Ok(true);
+        }
+        let (partition, _) =
+            PartitionPrefix::of(place).ok_or_else(|| corrupt("place of a document"))?;
+        Ok(begins_with(&partition, self.prefix.as_ref()))
     }
 
     /// How many documents are stored in the whole range.
@@ -271,6 +294,7 @@ impl<P: Snapshot> Reading<P> {
 /// A slice before it is read.
 struct Interval {
     range: Arc<Range>,
+    epk: EpkRange,
     from: Vec<u8>,
     to: Vec<u8>,
     partition: Option<PartitionPrefix>,
@@ -332,7 +356,8 @@ fn interval_of(
                 let partition = PartitionPrefix::new(&epk, &key);
                 let (from, to) = places(key::items_of(&partition));
                 let (range, partition) = (range.clone(), Some(partition));
-                out.push(Interval { range, from, to, partition, prefix });
+                let epk = EpkRange { max: epk.after_prefix(), min: epk };
+                out.push(Interval { range, epk, from, to, partition, prefix });
             }
             return Ok(());
         }
@@ -343,7 +368,7 @@ fn interval_of(
         if let Some(part) = range.epk.intersect(&within) {
             let (from, to) = places(key::items_between(&part.min, &part.max));
             let (range, prefix) = (range.clone(), prefix.clone());
-            out.push(Interval { range, from, to, partition: None, prefix });
+            out.push(Interval { range, epk: part, from, to, partition: None, prefix });
         }
     }
     Ok(())

@@ -48,6 +48,10 @@ struct ShapeCounter {
     count: u64,
 }
 
+/// A script that takes longer than this to commit is run anew, so that what it writes is at most so
+/// many seconds older than what was written before it.
+pub(crate) const SCRIPT_LAG_S: u64 = 300;
+
 /// When a script runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptMoment {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use db::{Address, Call, Charge, Container, Db, Error, FeedPage, Result, Triggers, Write};
 use storage::RangeStore;
+use tokio::sync::watch;
 use value::Patch;
 
 use crate::batch::{self, Batch};
@@ -24,6 +25,8 @@ pub(crate) struct Documents<'a, S: RangeStore> {
     pub compute: &'a Compute,
     pub container: &'a Arc<Container>,
     pub options: &'a Options,
+    /// Whether the server is about to stop.
+    pub stopping: &'a watch::Sender<bool>,
 }
 
 impl<S: RangeStore> Documents<'_, S> {
@@ -36,7 +39,7 @@ impl<S: RangeStore> Documents<'_, S> {
             Action::Batch => self.batch(body).await,
             Action::Create => self.write(Write::Create { body: request::json(body)? }).await,
             Action::Upsert => self.write(Write::Upsert { body: request::json(body)? }).await,
-            _ => Err(not_served("the change feed").into()),
+            _ => self.changes(body).await,
         }
     }
 

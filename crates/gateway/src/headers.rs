@@ -39,6 +39,7 @@ names! {
     BatchAtomic = "x-ms-cosmos-batch-atomic";
     BatchContinueOnError = "x-ms-cosmos-batch-continue-on-error";
     ChangeFeed = "a-im";
+    ChangeFormat = "x-ms-cosmos-changefeed-wire-format-version";
     ConsistencyLevel = "x-ms-consistency-level";
     ContentType = "content-type";
     Continuation = "x-ms-continuation";
@@ -53,6 +54,7 @@ names! {
     ExpirySeconds = "x-ms-documentdb-expiry-seconds";
     IdempotencyToken = "x-ms-cosmos-idempotency-token";
     IfMatch = "if-match";
+    IfModifiedSince = "if-modified-since";
     IfNoneMatch = "if-none-match";
     IndexMetrics = "x-ms-cosmos-populateindexmetrics";
     IndexMetricsV2 = "x-ms-cosmos-populateindexmetrics-v2";

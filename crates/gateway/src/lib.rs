@@ -2,8 +2,8 @@
 //!
 //! In reading order: `listen` accepts connections; `service` is the way of a request from its
 //! first byte to its answer; [`router`] says what a path addresses; [`auth`] who is asking;
-//! `headers`, `request` and `response` are where headers are read and written; `documents` and
-//! `metadata` ask the database. This crate is the only one that knows the wire protocol, and it
+//! `headers`, `request` and `response` are where headers are read and written; `documents`, `changes`
+//! and `metadata` ask the database. This crate is the only one that knows the wire protocol, and it
 //! knows nothing of keys and engines.
 
 mod account;
@@ -11,6 +11,7 @@ pub mod auth;
 mod authority;
 mod batch;
 pub mod binary_json;
+mod changes;
 mod compute;
 mod config;
 mod cors;

@@ -4,17 +4,20 @@
 //! numbers that may be nonsense, JSON inside headers. What is malformed is refused with the header's
 //! name; what is unknown is ignored. The rest of the gateway sees only [`Options`] and [`Action`].
 
+use std::time::Duration;
+
 use db::{
-    Conditions, Error, Features, Kind, Migrate, Page, QueryText, Result, ResumeFilter, Scope,
-    Session, Throughput,
+    ChangeMode, ChangeRequest, ChangeStart, Conditions, Error, Features, Kind, Migrate, Page,
+    QueryText, Result, ResumeFilter, Scope, Session, Throughput,
 };
 use hyper::Method;
 use ring::rand::{SecureRandom, SystemRandom};
 use value::{Epk, EpkRange, Object, PartitionKey, ScriptKind, Value};
 
-use crate::binary_json;
+use crate::changes::{ChangeOptions, Form};
 use crate::headers::{Headers, Name};
 use crate::router::{ContainerTarget, DatabaseTarget, Target};
+use crate::{auth, binary_json};
 
 /// What every answer to a request carries back.
 #[derive(Clone, Debug)]
@@ -130,6 +133,8 @@ pub(crate) struct Options {
     pub idempotency_token: Option<String>,
     /// What scripts may read of the headers; empty where none runs.
     pub script_headers: Vec<(String, String)>,
+    /// What is said about the change feed, where it is asked for.
+    pub changes: Option<ChangeOptions>,
 }
 
 impl Options {
@@ -173,6 +178,8 @@ const VERSIONS: [&str; 21] = [
     "2024-05-15",
     "2024-06-06",
 ];
+/// The longest that a client can wait for a change.
+const WAIT_S_MAX: u64 = 60;
 /// From this version on every container has a partition key.
 const KEY_REQUIRED_FROM: &str = "2018-12-31";
 
@@ -223,7 +230,40 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
         script_logging: headers.flag(Name::ScriptLogging)?,
         idempotency_token: headers.said(Name::IdempotencyToken)?.map(str::to_owned),
         script_headers: Vec::new(),
+        changes: None,
     })
+}
+
+/// The form of changes that clients can name.
+const SEPARATE_FORM: &str = "2021-09-15";
+
+/// Reads what a request for changes says beyond the rest.
+pub(crate) fn changes(headers: &Headers<'_>, options: &Options) -> Result<ChangeOptions> {
+    const MODE: Name = Name::ChangeFeed;
+    let mode = match headers.text(MODE)?.unwrap_or("") {
+        text if text.eq_ignore_ascii_case("Incremental Feed") => ChangeMode::LatestVersion,
+        text if text.eq_ignore_ascii_case("Full-Fidelity Feed") => ChangeMode::AllVersions,
+        text => return Err(Headers::invalid(MODE, text)),
+    };
+    let form = match headers.said(Name::ChangeFormat)? {
+        None => Form::Plain,
+        Some(SEPARATE_FORM) => Form::Separate,
+        Some(text) => return Err(Headers::invalid(Name::ChangeFormat, text)),
+    };
+    let after_s = match headers.said(Name::IfModifiedSince)? {
+        None => None,
+        Some(text) => {
+            let ms = auth::parse_date_ms(text);
+            Some(ms.ok_or_else(|| Headers::invalid(Name::IfModifiedSince, text))? / 1_000)
+        }
+    };
+    let start = match headers.said(Name::IfNoneMatch)? {
+        None => ChangeStart::Beginning,
+        Some("*") => ChangeStart::Now,
+        Some(etag) => ChangeStart::After(etag.to_owned()),
+    };
+    let request = ChangeRequest { mode, start, after_s, items_max: options.page.items_max };
+    Ok(ChangeOptions { request, form, wait: headers.wait()? })
 }
 
 fn partition_key(text: &str) -> Result<PartitionKey> {
@@ -455,6 +495,18 @@ impl Headers<'_> {
         }
     }
 
+    /// How long the client prefers to wait, in the words of RFC 7240. A preference that cannot be
+    /// understood is none.
+    fn wait(&self) -> Result<Duration> {
+        let text = self.text(Name::Prefer)?.unwrap_or("");
+        let seconds = text.split([',', ';']).find_map(|preference| {
+            let (name, value) = preference.split_once('=')?;
+            let is_wait = name.trim().eq_ignore_ascii_case("wait");
+            is_wait.then(|| value.trim().trim_matches('"').parse::<u64>().ok())?
+        });
+        Ok(Duration::from_secs(seconds.unwrap_or(0).min(WAIT_S_MAX)))
+    }
+
     fn is_query(&self) -> Result<bool> {
         let content_type = self.text(Name::ContentType)?.unwrap_or("").to_ascii_lowercase();
         Ok(self.flag(Name::IsQuery)?
@@ -596,6 +648,25 @@ mod tests {
             }
             (got, _) => panic!("{text}: {got:?}"),
         }
+    }
+
+    #[test]
+    fn clients_say_how_long_they_wait() {
+        for (text, seconds) in [
+            ("wait=10", 10),
+            ("return=minimal, Wait = \"7\"", 7),
+            ("respond-async; wait=5", 5),
+            ("wait=3600", 60),
+            ("wait=-1", 0),
+            ("wait", 0),
+            ("awaited=10", 0),
+        ] {
+            let mut map = hyper::HeaderMap::new();
+            map.insert("prefer", text.parse().unwrap());
+            let wait = Headers::new(&map).wait().unwrap();
+            assert_eq!(wait, Duration::from_secs(seconds), "{text}");
+        }
+        assert_eq!(Headers::new(&hyper::HeaderMap::new()).wait(), Ok(Duration::ZERO));
     }
 
     #[test]

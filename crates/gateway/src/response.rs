@@ -30,6 +30,8 @@ pub(crate) struct Answer {
     pub positions: Vec<Position>,
     /// The container that the request was about.
     pub container: Option<Arc<Container>>,
+    /// Whether the answer shows the container itself: then its owner is the database.
+    pub is_container: bool,
     /// Where the next page starts.
     pub continuation: Option<String>,
     /// How many things the feed has.
@@ -203,6 +205,9 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
     out.number(ITEM_COUNT, answer.item_count);
     out.positions(&answer.positions);
     out.container(answer.container.as_deref());
+    if answer.is_container {
+        out.database(answer.container.as_deref());
+    }
     if let Some(quota) = answer.quota {
         out.text(RESOURCE_QUOTA, Some(quota_text(-1, COLLECTION_KB_MAX)));
         let documents = i64::try_from(quota.documents).unwrap_or(i64::MAX);
@@ -392,6 +397,14 @@ impl Headers {
         self.text(CONTENT_PATH, Some(container.rid.to_string()));
         let names = utf8_percent_encode(&container.name_path(), HEADER_UNSAFE).to_string();
         self.text(ALT_CONTENT_PATH, Some(names));
+    }
+
+    /// The path that the Java SDK completes to that of the container it has read.
+    fn database(&mut self, container: Option<&Container>) {
+        let Some(container) = container else { return };
+        let path = format!("dbs/{}", container.database_id);
+        let path = utf8_percent_encode(&path, HEADER_UNSAFE).to_string();
+        self.text(ALT_CONTENT_PATH, Some(path));
     }
 
     fn finish(mut self, body: Body) -> Response<Bytes> {

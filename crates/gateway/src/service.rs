@@ -18,6 +18,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use storage::RangeStore;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::auth::{self, Rules, Signed};
@@ -43,6 +44,8 @@ pub struct Gateway<S: RangeStore> {
     tls: Tls,
     compute: Compute,
     metrics: Metrics,
+    /// Whether the server is about to stop: for requests that wait for something.
+    stopping: watch::Sender<bool>,
 }
 
 /// The database's clock, for certificates.
@@ -100,7 +103,8 @@ impl<S: RangeStore> Gateway<S> {
     pub fn new(db: Arc<Db<S>>, config: Config) -> Result<Self, TlsError> {
         let clock = Arc::new(DbClock(db.clone()));
         let tls = Tls::new(&config.certificate, config.public_host.as_deref(), clock)?;
-        Ok(Self { db, config, tls, compute: Compute::new(), metrics: Metrics::default() })
+        let (compute, metrics) = (Compute::new(), Metrics::default());
+        Ok(Self { db, config, tls, compute, metrics, stopping: watch::Sender::new(false) })
     }
 
     /// The certificate that clients should trust, in PEM.
@@ -115,6 +119,11 @@ impl<S: RangeStore> Gateway<S> {
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let limits = Limits::new(self.config.connections_max);
+        let stopping = self.stopping.clone();
+        let shutdown = async move {
+            shutdown.await;
+            stopping.send_replace(true);
+        };
         listen::serve(listener, self.tls.server.clone(), self, limits, shutdown).await
     }
 
@@ -193,6 +202,9 @@ impl<S: RangeStore> Gateway<S> {
             _ => (request::options(headers)?, String::new()),
         };
         let mut options = options;
+        if action == Action::Changes {
+            options.changes = Some(request::changes(headers, &options)?);
+        }
         if options.has_triggers() || action == Action::Execute {
             options.script_headers = headers.for_scripts();
         }
@@ -327,10 +339,14 @@ impl<S: RangeStore> Gateway<S> {
     ) -> Result<Answer, Refused> {
         let Admitted { action, options, .. } = request;
         let action = *action;
-        let documents = Documents { db: &self.db, compute: &self.compute, container, options };
+        let (db, compute, stopping) = (&self.db, &self.compute, &self.stopping);
+        let documents = Documents { db, compute, container, options, stopping };
         let metadata = Metadata { db: &self.db, options, action, body };
         match target {
-            ContainerTarget::Itself => Ok(metadata.container(path, container).await?),
+            ContainerTarget::Itself => {
+                let answer = metadata.container(path, container).await?;
+                Ok(Answer { is_container: action != Action::Delete, ..answer })
+            }
             ContainerTarget::Documents => documents.all(action, body).await,
             ContainerTarget::Document(id) => {
                 let address = documents::address(container, path, id);

@@ -238,7 +238,8 @@ impl<'a, S: RangeStore> Copying<'a, S> {
     /// Gives the new ranges what belongs to no single document: purges that are under way, how far
     /// time has come, since when all events are there.
     async fn copy_headers(&self) -> Result<()> {
-        let mut inherited = Inherited { records_events: true, ..Inherited::default() };
+        let records_events = self.container.records_events();
+        let mut inherited = Inherited { records_events, ..Inherited::default() };
         let lsn = self.db.lsn_of(self.old)?;
         let mut purges = Vec::new();
         for range in self.old {
@@ -246,8 +247,8 @@ impl<'a, S: RangeStore> Copying<'a, S> {
             let snapshot = self.db.store.snapshot(range.storage)?;
             inherited.last_ts = inherited.last_ts.max(header.last_ts);
             inherited.merged_lsn = inherited.merged_lsn.max(header.merged_lsn);
-            inherited.records_events &= header.records_events;
-            let since = event::recorded_since(&snapshot)?.unwrap_or(0);
+            // Where nothing was written since the policy is there, nothing is missing from now on.
+            let since = event::recorded_since(&snapshot)?.unwrap_or(snapshot.lsn());
             inherited.events_since = inherited.events_since.max(since);
             let (from, to) = key::all_of(key::Kind::Purge);
             purges.extend(crate::sweep::rows_between(&snapshot, &from, &to, usize::MAX)?);

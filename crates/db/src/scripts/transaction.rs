@@ -23,7 +23,7 @@ use crate::container::{Container, Range};
 use crate::key::{self, Kind as RowKind, PartitionPrefix};
 use crate::row::{self, Item, ItemHeader, RangeHeader, corrupt};
 use crate::scan::Start;
-use crate::transaction::{ScriptMoment, Transaction, Written};
+use crate::transaction::{SCRIPT_LAG_S, ScriptMoment, Transaction, Written};
 use crate::write::{self, Conditions, Prepared, Write};
 use crate::{Error, Kind, Result};
 
@@ -274,6 +274,9 @@ impl ScriptCommit {
         let refused = |error: Error| Changed(error.message);
         let mut txn =
             Transaction::open_for_script(view, &self.container, self.moment).map_err(refused)?;
+        if txn.header.last_ts > self.moment.ts.saturating_add(SCRIPT_LAG_S) {
+            return Err(Changed("the script took too long to be committed".to_owned()));
+        }
         for Recorded { prepared, number, text } in &self.writes {
             txn.script_number = Some(*number);
             let written = write::apply(&mut txn, prepared).map_err(refused)?;

@@ -3,6 +3,8 @@
 //! One binary for all of it, because linking a storage engine takes longer than most of the tests.
 
 #[cfg(test)]
+mod change_feed;
+#[cfg(test)]
 mod concurrency;
 #[cfg(test)]
 mod documents;

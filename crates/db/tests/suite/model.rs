@@ -10,13 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use db::{
-    Address, BatchOperation, Conditions, Container, Db, Failure, Kind, ManualClock, Outcome,
-    Position, Scope, Write,
+    Address, BatchOperation, ChangeRequest, ChangeStart, Conditions, Container, Db, Failure, Kind,
+    ManualClock, Outcome, Position, Scope, Write,
 };
 use proptest::prelude::*;
 use storage::{Engine, Fjall, Memory, OrderedStore};
 use value::{Object, Value};
 
+use crate::change_feed::{Follower, drain, latest};
 use crate::support::{self, Status, feed, key, object, patch, status, status_of, verify};
 
 /// What a container looks like, and the partitions that the test uses.
@@ -61,7 +62,7 @@ impl Shape {
             definition.insert("uniqueKeyPolicy", keys);
         }
         if self.records {
-            let policy = support::json(r#"{"retentionDuration":1}"#);
+            let policy = support::json(r#"{"retentionDuration":600}"#);
             definition.insert("changeFeedPolicy", policy);
         }
         if let Some(seconds) = default_ttl {
@@ -94,6 +95,8 @@ enum Step {
     /// Splits the range at this position, or merges it with the next one.
     Recut(usize),
     Reopen,
+    /// Those who follow the change feed read a page of this size.
+    Follow(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -168,6 +171,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => default_ttl().prop_map(Step::SetTtl),
         1 => (0..4usize).prop_map(Step::Recut),
         1 => Just(Step::Reopen),
+        5 => (1..6usize).prop_map(Step::Follow),
     ]
 }
 
@@ -493,6 +497,11 @@ struct Run<'a, H: Home + ?Sized> {
     /// Where each partition was last served: always in the same range.
     ranges: BTreeMap<usize, String>,
     etags: BTreeSet<(usize, String)>,
+    /// Follows the latest versions, and all versions where they are recorded.
+    latest: Follower,
+    versions: Option<Follower>,
+    /// Whether the time to live of the container has changed.
+    ttl_changed: bool,
 }
 
 impl<'a, H: Home + ?Sized> Run<'a, H> {
@@ -509,7 +518,23 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
             entries: Entries::new(),
         };
         let (lsns, ranges, etags) = Default::default();
-        let mut run = Run { home, db: Some(db), container, clock, model, lsns, ranges, etags };
+        let mut versions = case.shape.records.then(Follower::of_all_versions);
+        if let Some(follower) = &mut versions {
+            follower.read(&db, &container, 1);
+        }
+        let mut run = Run {
+            home,
+            db: Some(db),
+            container,
+            clock,
+            model,
+            lsns,
+            ranges,
+            etags,
+            latest: Follower::of_latest(),
+            versions,
+            ttl_changed: false,
+        };
         run.learn_lsns();
         run
     }
@@ -543,17 +568,29 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
             }
             Step::SetTtl(default_ttl) => {
                 self.model.default_ttl = *default_ttl;
+                self.ttl_changed = true;
                 let definition = self.model.shape.definition(*default_ttl);
                 self.db().replace_container("d", "c", &definition, None).await.unwrap();
                 self.container = self.db().container("d", "c").unwrap();
             }
             Step::Recut(at) => self.recut(*at).await,
             Step::Reopen => self.reopen().await,
+            Step::Follow(items_max) => {
+                self.follow(*items_max);
+            }
         }
         self.settle();
         if !matches!(step, Step::Write(_) | Step::Batch(..) | Step::Bulk { .. }) {
             self.learn_lsns();
         }
+    }
+
+    /// Lets those who follow the change feed read a page; says whether there may be more.
+    fn follow(&mut self, items_max: usize) -> bool {
+        let (db, container) = (self.db.as_ref().unwrap(), &self.container);
+        let more = self.latest.read(db, container, items_max);
+        let versions = self.versions.as_mut();
+        more | versions.is_some_and(|follower| follower.read(db, container, items_max))
     }
 
     async fn sweep(&mut self) {
@@ -758,6 +795,39 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
         verify(self.db());
     }
 
+    /// The change feed, read in every way, has every document once, in the order of commits.
+    fn compare_changes(&self) {
+        let expected = self.expected(|_| true);
+        for items_max in [Some(1), Some(3), None] {
+            let request = ChangeRequest { items_max, ..latest(ChangeStart::Beginning) };
+            let everything = Scope::default();
+            let changes = drain(self.db(), &self.container, &everything, &request).0;
+            let rows = changes.iter().map(|change| document_of(change)).collect();
+            assert_eq!(by_place(rows), expected, "{items_max:?}");
+            for (at, partition) in self.model.shape.partitions.iter().enumerate() {
+                let scope = Scope { key: Some(key(partition)), ..Scope::default() };
+                let changes = drain(self.db(), &self.container, &scope, &request).0;
+                assert!(changes.is_sorted_by_key(|change| change.lsn));
+                let rows = changes.iter().map(|change| document_of(change)).collect();
+                assert_eq!(by_place(rows), self.expected(|partition| partition == at));
+            }
+        }
+    }
+
+    /// Those who have followed the change feed to its end have what is there. This is after a sweep.
+    fn compare_followers(&mut self) {
+        while self.follow(3) {}
+        let expected = self.expected(|_| true);
+        // What had expired when the feed was read may be there again with another time to live.
+        let has_revived = self.ttl_changed;
+        for (rid, user) in expected.iter().filter(|_| !has_revived) {
+            assert_eq!(self.latest.copy.get(rid), Some(user), "the last version was given");
+        }
+        if let Some(follower) = &self.versions {
+            assert_eq!(follower.copy, expected, "every version was given once");
+        }
+    }
+
     fn expected(&self, wanted: impl Fn(usize) -> bool) -> BTreeMap<String, Object> {
         let entries = self.model.visible().filter(|((partition, _), _)| wanted(*partition));
         entries.map(|(_, entry)| (entry.rid.clone().unwrap(), entry.user.clone())).collect()
@@ -765,13 +835,21 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
 
     async fn finish(mut self) {
         self.compare();
+        self.compare_changes();
         self.sweep().await;
         self.compare();
+        self.compare_followers();
         let usage = self.db().container_usage(&self.container).unwrap();
         assert_eq!(usage.documents, self.model.entries.len() as u64, "nothing stale is left");
         self.reopen().await;
         self.compare();
+        self.compare_changes();
+        self.compare_followers();
     }
+}
+
+fn document_of(change: &db::Change) -> Value {
+    Value::parse(change.current.as_ref().expect("the latest version is there")).unwrap()
 }
 
 fn answer_of(result: &db::OperationResult) -> (Status, Option<Object>) {

@@ -200,7 +200,7 @@ async fn invalid_header_values_are_refused() {
     check_header(("x-ms-documentdb-partitionkey", "a"), "x-ms-documentdb-partitionkey").await;
     check_header(("x-ms-session-token", "junk"), "session token").await;
     check_header(("x-ms-start-epk", "xyz"), "x-ms-start-epk").await;
-    check_header(("a-im", "Incremental Feed"), "not served").await;
+    check_header(("a-im", "Decremental Feed"), "a-im").await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod access;
 mod batches;
+mod changes;
 mod documents;
 mod dtc;
 mod hostile;

@@ -7,9 +7,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use db::{
-    Address, BatchOperation, BatchOutcome, Call, Clock, Conditions, CountingIds, Db, Failure,
-    ManualClock, Outcome, Page, Position, QueryText, Scope, Throughput, Triggers, Write,
+    Address, BatchOperation, BatchOutcome, Call, Change, ChangeKind, ChangeRequest, ChangeStart,
+    Clock, Conditions, CountingIds, Db, Failure, ManualClock, Outcome, Page, Position, QueryText,
+    Scope, Throughput, Triggers, Write,
 };
 use storage::{Embedded, InMemory, Options, RangeStore};
 use value::{Object, PartitionKey, Patch, ScriptKind, Value};
@@ -32,6 +34,7 @@ pub(crate) enum Request {
     Batch { container: String, key: PartitionKey, operations: Vec<Operation> },
     Bulk { container: String, operations: Vec<Operation>, continue_on_error: bool },
     Feed { container: String, key: Option<PartitionKey>, page: Page },
+    Changes { container: String, key: Option<PartitionKey>, request: ChangeRequest },
     Query { container: String, query: QueryText, key: Option<PartitionKey>, page: Page },
     DeletePartition { container: String, key: Option<PartitionKey> },
     CreateScript { container: String, kind: ScriptKind, body: Object },
@@ -43,6 +46,8 @@ impl Request {
     pub(crate) fn go_on(&mut self, continuation: Option<String>) {
         if let Request::Feed { page, .. } | Request::Query { page, .. } = self {
             page.continuation = continuation;
+        } else if let (Request::Changes { request, .. }, Some(mark)) = (self, continuation) {
+            request.start = ChangeStart::After(mark);
         }
     }
 
@@ -275,6 +280,18 @@ impl<K: Keeping> Account<K> {
                     ..Answer::default()
                 })
             }
+            Request::Changes { container: name, key, request } => {
+                let scope = Scope { key: key.clone(), ..Scope::default() };
+                let page = db.changes(&container(name)?, &scope, request, None)?;
+                let is_over = page.changes.is_empty() && page.is_end;
+                Ok(Answer {
+                    status: if is_over { 304 } else { 200 },
+                    rows: page.changes.iter().map(change).collect(),
+                    continuation: Some(page.continuation),
+                    charge_ru: page.charge.ru(),
+                    ..Answer::default()
+                })
+            }
             Request::Query { container: name, query, key, page } => {
                 let scope = Scope { key: key.clone(), cross_partition: true, ..Scope::default() };
                 let feed = db.query(&container(name)?, query, &scope, page, None)?;
@@ -307,6 +324,34 @@ impl<K: Keeping> Account<K> {
             }
         }
     }
+}
+
+/// A change as scripts print it: the document, or what happened with the document after and before.
+fn change(change: &Change) -> String {
+    let Some(version) = &change.version else {
+        return text(change.current.as_ref().expect("the latest version is there"));
+    };
+    let kind = match version.kind {
+        ChangeKind::Create => "create",
+        ChangeKind::Replace => "replace",
+        ChangeKind::Delete => "delete",
+        ChangeKind::Expire => "expire",
+    };
+    let document = |text: &Bytes| Value::parse(text).expect("documents are JSON");
+    let previous = version.previous.as_ref().map(|(text, _)| document(text));
+    version_text(kind, change.current.as_ref().map(document), previous)
+}
+
+/// What scripts print of a change where all versions are told.
+pub(crate) fn version_text(kind: &str, current: Option<Value>, previous: Option<Value>) -> String {
+    let mut told = Object::from([("change", Value::from(kind))]);
+    for (name, document) in [("current", current), ("previous", previous)] {
+        if let Some(Value::Object(mut document)) = document {
+            document.retain(|name, _| !value::SYSTEM_PROPERTIES.contains(&name));
+            told.insert(name, document);
+        }
+    }
+    Value::from(told).to_text()
 }
 
 async fn open<K: Keeping>(keeping: &K, clock: &Arc<ManualClock>) -> Arc<Db<K::Store>> {

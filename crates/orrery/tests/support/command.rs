@@ -13,6 +13,7 @@
 //! | `batch KEY` | writes the lines below as one transaction; they are commands without keys |
 //! | `bulk`, `bulk stop` | writes the lines below one by one; `stop` at the first failure |
 //! | `feed KEY [page=N]` | reads all documents of a partition or container, page by page |
+//! | `changes [versions] [from=FROM] [page=N] [KEY]` | reads the change feed page by page until there is nothing more, and prints a name for where that was: `mark#1`. `versions` asks for all versions and deletes. `FROM` is `now`, a time such as `+10s`, or a mark |
 //! | `query KEY [page=N] SELECT …` | asks a partition or container, page by page; what stands below goes on with the text, or gives a parameter: `@name JSON` |
 //! | `procedure NAME`, `function NAME` | stores the lines below as a script |
 //! | `trigger NAME Pre CREATE` | the same for a trigger, with its type and operation |
@@ -25,8 +26,8 @@
 //!
 //! `pk=` takes one path, the levels of a hierarchical key, or `none` for a container without partition
 //! key as old clients make them; further options of a container are
-//! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys), `throughput=N`, `indexing=JSON` (an
-//! indexing policy) and `composite=/a,-/b;/c,/d` (two composite indexes; `-` goes down).
+//! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys), `throughput=N`, `retention=MINUTES`
+//! (for which all versions are kept), `indexing=JSON` (an indexing policy) and `composite=/a,-/b;/c,/d` (two composite indexes; `-` goes down).
 //!
 //! A `KEY` is a JSON scalar or, for hierarchical keys, an array; `undefined` is the key of documents
 //! without a value, `none` the empty key, and `-` or nothing at all means that the client sends no
@@ -43,10 +44,10 @@
 //! `«text*N»` stands for N times the text, in commands and in output. In the lines below a batch,
 //! `repeat N LINE` stands for N lines, in which the numbers from 1 replace `§`.
 
-use db::{Call, Conditions, QueryText};
+use db::{Call, ChangeMode, ChangeRequest, ChangeStart, Conditions, QueryText};
 use value::{Object, PartitionKey, ScriptKind, Value, write_string};
 
-use crate::support::account::{Operation, Verb};
+use crate::support::account::{Operation, START_S, Verb};
 use crate::support::script::Step;
 
 /// A line of a script, understood.
@@ -78,6 +79,7 @@ pub(crate) enum Action {
     Batch { key: PartitionKey, operations: Vec<Operation> },
     Bulk { operations: Vec<Operation>, continue_on_error: bool },
     Feed { key: Option<PartitionKey>, items_max: Option<usize> },
+    Changes { key: Option<PartitionKey>, request: ChangeRequest },
     Query { query: QueryText, key: Option<PartitionKey>, items_max: Option<usize> },
     DeletePartition { key: Option<PartitionKey> },
     CreateScript { kind: ScriptKind, body: Object },
@@ -147,6 +149,7 @@ fn action(verb: &str, words: &mut Words<'_>, details: &[String]) -> Result<Actio
             let key = if words.rest.starts_with("page=") { None } else { words.key()? };
             Action::Feed { key, items_max: words.page()? }
         }
+        "changes" => changes(words)?,
         "query" => {
             let has_key = !["page=", "SELECT "].iter().any(|word| words.rest.starts_with(word));
             let key = if has_key { words.key()? } else { None };
@@ -190,6 +193,29 @@ fn script(verb: &str, words: &mut Words<'_>, details: &[String]) -> Action {
     Action::CreateScript { kind, body }
 }
 
+/// Where the change feed is read from, and how.
+fn changes(words: &mut Words<'_>) -> Result<Action, String> {
+    let mode = match words.option("versions") {
+        Some(_) => ChangeMode::AllVersions,
+        None => ChangeMode::LatestVersion,
+    };
+    let mut after_s = None;
+    let start = match words.option("from=") {
+        None => ChangeStart::Beginning,
+        Some(now) if now == "now" => ChangeStart::Now,
+        Some(time) if time.starts_with('+') => {
+            let seconds = time.trim_start_matches('+').trim_end_matches('s');
+            let seconds = seconds.parse::<u64>().map_err(|_| "not a time".to_owned())?;
+            after_s = Some(START_S + seconds);
+            ChangeStart::Beginning
+        }
+        Some(mark) => ChangeStart::After(words.resolved(mark)),
+    };
+    let items_max = words.page()?;
+    let request = ChangeRequest { mode, start, after_s, items_max };
+    Ok(Action::Changes { key: words.key()?, request })
+}
+
 /// The text of a query and its parameters.
 fn query(words: &mut Words<'_>, details: &[String]) -> Result<QueryText, String> {
     let mut query = QueryText::default();
@@ -224,6 +250,10 @@ fn container(words: &mut Words<'_>) -> Result<Action, String> {
             "ttl" => drop(body.insert("defaultTtl", number(text)?)),
             "unique" => drop(body.insert("uniqueKeyPolicy", unique_keys(text))),
             "throughput" => throughput = Some(number(text)?),
+            "retention" => {
+                let policy = Object::from([("retentionDuration", Value::from(number(text)?))]);
+                body.insert("changeFeedPolicy", policy);
+            }
             "indexing" => {
                 let policy = Value::parse(text.as_bytes());
                 let policy = policy.map_err(|error| format!("{error}: {text}"))?;

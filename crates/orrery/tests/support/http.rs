@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use db::{Db, Page, QueryText};
+use db::{ChangeMode, ChangeRequest, ChangeStart, Db, Page, QueryText};
 use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -21,6 +21,7 @@ use value::{Object, PartitionKey, ScriptKind, Value, write_string};
 
 use crate::support::account::{
     Answer, DATABASE, Operation, OperationAnswer, Refusal, Request, Verb, sentence, text,
+    version_text,
 };
 
 /// One connection to a server that ends with the test.
@@ -100,6 +101,13 @@ impl Client {
                 assert_eq!(header("x-ms-item-count"), Some(rows.len().to_string()));
                 Answer { rows, continuation: header("x-ms-continuation"), ..answer }
             }
+            Request::Changes { request, .. } => {
+                let rows = if answer.status == 304 { Vec::new() } else { rows(&body) };
+                assert_eq!(header("x-ms-item-count"), Some(rows.len().to_string()));
+                let is_plain = request.mode == ChangeMode::LatestVersion;
+                let rows = if is_plain { rows } else { rows.iter().map(version).collect() };
+                Answer { rows, continuation: header("etag"), ..answer }
+            }
             Request::Query { .. } => {
                 let rows = rows(&body);
                 assert_eq!(header("x-ms-item-count"), Some(rows.len().to_string()));
@@ -174,6 +182,7 @@ fn call(request: &Request) -> Call {
         Request::Feed { container, key, page } => {
             Call::on_documents(Method::GET, container).with_key(key.as_ref()).with_page(page)
         }
+        Request::Changes { container, key, request } => changes(container, key.as_ref(), request),
         Request::Query { container, query, key, page } => {
             Call::on_documents(Method::POST, container)
                 .with("content-type", "application/query+json")
@@ -204,6 +213,37 @@ fn call(request: &Request) -> Call {
             Call::new(Method::POST, "colls", &path, 4).with_key(key.as_ref())
         }
     }
+}
+
+fn changes(container: &str, key: Option<&PartitionKey>, request: &ChangeRequest) -> Call {
+    let mut call = Call::on_documents(Method::GET, container).with_key(key);
+    call = match request.mode {
+        ChangeMode::LatestVersion => call.with("a-im", "Incremental Feed"),
+        ChangeMode::AllVersions => call
+            .with("a-im", "Full-Fidelity Feed")
+            .with("x-ms-cosmos-changefeed-wire-format-version", "2021-09-15"),
+    };
+    call = match &request.start {
+        ChangeStart::Beginning => call,
+        ChangeStart::Now => call.with("if-none-match", "*"),
+        ChangeStart::After(mark) => call.with("if-none-match", mark),
+    };
+    if let Some(second) = request.after_s {
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        call = call.with("if-modified-since", &date);
+    }
+    call.with_page(&Page { items_max: request.items_max, ..Page::default() })
+}
+
+/// A change where all versions are told, as scripts print it.
+fn version(row: &String) -> String {
+    let row = Value::parse(row.as_bytes()).expect("a change is JSON");
+    let metadata = row.get("metadata").expect("a change has metadata");
+    let is_expired = metadata.get("timeToLiveExpired").and_then(Value::as_bool);
+    let kind = metadata.get("operationType").and_then(Value::as_str).expect("an operation");
+    let kind = if is_expired == Some(true) { "expire" } else { kind };
+    let current = row.get("current").filter(|current| current.get("id").is_some());
+    version_text(kind, current.cloned(), row.get("previous").cloned())
 }
 
 fn one(container: &str, operation: &Operation) -> Call {

@@ -20,6 +20,7 @@ struct Run<K: Keeping> {
     etags: Names,
     rids: Names,
     sessions: Names,
+    marks: Names,
 }
 
 /// Runs a script; gives what each block printed.
@@ -33,6 +34,7 @@ pub(crate) async fn run<K: Keeping>(
         etags: Names::new("etag"),
         rids: Names::new("rid"),
         sessions: Names::new("session"),
+        marks: Names::new("mark"),
     };
     let mut output = Vec::new();
     for block in &script.blocks {
@@ -58,7 +60,7 @@ impl<K: Keeping> Run<K> {
 
     async fn step(&mut self, step: &Step) -> Result<Vec<String>, String> {
         let Command { tags, expects_refusal, action } =
-            Command::parse(step, &|name| self.etags.text_of(name))?;
+            Command::parse(step, &|name| self.etags.text_of(name).or(self.marks.text_of(name)))?;
         let request = match action {
             Action::CreateContainer { name, body, throughput } => {
                 if !expects_refusal {
@@ -78,6 +80,9 @@ impl<K: Keeping> Run<K> {
             Action::Feed { key, items_max } => {
                 let page = Page { items_max, continuation: None, ..Page::default() };
                 Request::Feed { container: self.container(), key, page }
+            }
+            Action::Changes { key, request } => {
+                Request::Changes { container: self.container(), key, request }
             }
             Action::Query { query, key, items_max } => {
                 let page = Page { items_max, continuation: None, ..Page::default() };
@@ -149,6 +154,7 @@ impl<K: Keeping> Run<K> {
     async fn answer(&mut self, request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
         match request {
             Request::Feed { .. } => return self.feed(request, tags).await,
+            Request::Changes { .. } => return self.changes(request, tags).await,
             Request::Query { .. } => return self.query(request, tags).await,
             _ => {}
         }
@@ -196,6 +202,31 @@ impl<K: Keeping> Run<K> {
             }
             lines.push("next page".to_owned());
             request.go_on(answer.continuation);
+        }
+    }
+
+    /// Reads the change feed until there is nothing more.
+    async fn changes(&mut self, mut request: Request, tags: Tags) -> Result<Vec<String>, Refusal> {
+        let mut lines = Vec::new();
+        loop {
+            let answer = self.account().send(&request).await?;
+            let mark = answer.continuation.unwrap_or_default();
+            if tags.charge {
+                lines.push(format!("{} RU", answer.charge_ru));
+            }
+            if answer.status == 304 {
+                // Every reading gets a name of its own, also where two end at the same place.
+                self.marks.texts.push(mark);
+                lines.push(format!("nothing more: mark#{}", self.marks.texts.len()));
+                return Ok(lines);
+            }
+            if !lines.is_empty() {
+                lines.push("next page".to_owned());
+            }
+            for row in answer.rows {
+                lines.push(self.document(&row, tags));
+            }
+            request.go_on(Some(mark));
         }
     }
 

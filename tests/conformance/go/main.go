@@ -33,6 +33,7 @@ type scenario struct {
 	database   *azcosmos.DatabaseClient
 	orders     *azcosmos.ContainerClient
 	ranges     *azcosmos.ContainerClient
+	changes    *azcosmos.ContainerClient
 }
 
 type step struct {
@@ -72,7 +73,7 @@ func main() {
 	}
 	// The last step deletes the database.
 	last := len(steps) - 1
-	steps := slices.Concat(steps[:last], queries.steps(), steps[last:])
+	steps := slices.Concat(steps[:last], queries.steps(), changeFeedSteps, steps[last:])
 	s := &scenario{client: client, databaseID: fmt.Sprintf("conformance-%d", time.Now().UnixNano())}
 	passed, failed := 0, 0
 	for _, step := range steps {

@@ -6,6 +6,7 @@
 import { deepStrictEqual as same, ok } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { CosmosClient, PartitionKeyBuilder, PartitionKeyKind } from "@azure/cosmos";
+import { changeFeedSteps } from "./change_feed.js";
 import { find, refused } from "./checks.js";
 import { querySteps } from "./queries.js";
 import { resourceSteps } from "./resources.js";
@@ -208,6 +209,7 @@ const steps = {
   ...scriptSteps(() => database),
 
   ...querySteps(() => database),
+  ...changeFeedSteps(() => database),
 
   async "database is deleted"() {
     same((await database.delete()).statusCode, 204);

@@ -17,6 +17,8 @@ from azure.cosmos import CosmosClient, PartitionKey, exceptions
 from azure.cosmos.aio import CosmosClient as AsyncCosmosClient
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
+import change_feed
+
 
 async def settled(result):
     """The result itself from the blocking client, what it resolves to from the other."""
@@ -234,7 +236,7 @@ class Scenario:
         document_is_upserted, document_is_patched, patch_condition_is_checked, missing_document_is_404,
         taken_id_is_409, stale_etag_is_412, batch_is_applied_whole, failed_batch_leaves_nothing,
         hierarchical_key_separates_documents, null_and_absent_keys_differ, throughput_is_read_and_replaced,
-        feed_is_read_in_pages, key_is_emptied, database_is_deleted,
+        feed_is_read_in_pages, key_is_emptied, *change_feed.steps(settled, listed, paged, equal), database_is_deleted,
     ]
 
 

@@ -1,6 +1,7 @@
 package orrery.conformance;
 
 import com.azure.cosmos.ConsistencyLevel;
+import com.azure.cosmos.CosmosAsyncClient;
 import com.azure.cosmos.CosmosClient;
 import com.azure.cosmos.CosmosClientBuilder;
 import com.azure.cosmos.CosmosContainer;
@@ -44,12 +45,15 @@ public final class Scenario {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final CosmosClient client;
+    private final CosmosAsyncClient asyncClient;
     private final String databaseId = "conformance-" + UUID.randomUUID();
     private CosmosDatabase database;
     private CosmosContainer orders;
+    private ChangeFeed changeFeed;
 
-    private Scenario(CosmosClient client) {
+    private Scenario(CosmosClient client, CosmosAsyncClient asyncClient) {
         this.client = client;
+        this.asyncClient = asyncClient;
     }
 
     /** A step of the scenario; whatever it throws is its failure. */
@@ -62,8 +66,9 @@ public final class Scenario {
         String connectionString = System.getenv("ORRERY_CONNECTION_STRING");
         int passed = 0;
         int failed = 0;
-        try (CosmosClient client = builder(connectionString).buildClient()) {
-            for (Map.Entry<String, Step> step : new Scenario(client).steps().entrySet()) {
+        try (CosmosClient client = builder(connectionString).buildClient();
+            CosmosAsyncClient asyncClient = builder(connectionString).buildAsyncClient()) {
+            for (Map.Entry<String, Step> step : new Scenario(client, asyncClient).steps().entrySet()) {
                 try {
                     step.getValue().run();
                     passed++;
@@ -120,8 +125,18 @@ public final class Scenario {
         Queries queries = new Queries(System.getenv("ORRERY_CONFORMANCE_QUERIES"));
         steps.put("container with several ranges is filled", () -> queries.fill(database));
         queries.all().forEach(query -> steps.put("query: " + query.get("name").asText(), () -> queries.ask(query)));
+        steps.put("change feed: container with several ranges is filled", this::changeFeedIsFilled);
+        steps.put("change feed: is read by hand", () -> changeFeed.isReadByHand());
+        steps.put("change feed: is read from a time", () -> changeFeed.isReadFromATime());
+        steps.put("change feed: has all versions", () -> changeFeed.hasAllVersions());
+        steps.put("change feed: is processed by two workers", () -> changeFeed.isProcessedByTwoWorkers());
+        steps.put("change feed: is processed in all versions", () -> changeFeed.isProcessedInAllVersions());
         steps.put("database is deleted", this::databaseIsDeleted);
         return steps;
+    }
+
+    private void changeFeedIsFilled() {
+        changeFeed = new ChangeFeed(database, asyncClient.getDatabase(databaseId));
     }
 
     private void databaseIsCreatedAndRead() {

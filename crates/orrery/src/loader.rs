@@ -595,6 +595,7 @@ mod tests {
             keys: Keys::single(key.clone()),
             public_host: None,
             strict: true,
+            throttle: false,
             cors: Origins::None,
             connections_max: 8,
             accept_test_tokens: false,

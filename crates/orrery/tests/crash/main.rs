@@ -4,7 +4,7 @@
 //! that each knows exactly what must be there. The process is killed with SIGKILL in the middle. Then
 //! `orrery verify` must find nothing wrong, and every client must find every write that was
 //! acknowledged; the one write that was under way may be there whole or not at all. Others execute
-//! procedures meanwhile, see `scripts`.
+//! procedures meanwhile, see `scripts`, and cut the ranges of the container anew, see `ranges`.
 //!
 //! `ORRERY_CRASH_ROUNDS` sets how often; the default is small enough for every test run.
 
@@ -12,6 +12,7 @@
 
 #[path = "../../../db/tests/suite/history.rs"]
 mod history;
+mod ranges;
 mod scripts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,7 @@ async fn write(
     known: &mut Known,
     dice: &mut Dice,
     acknowledged: &AtomicU64,
+    slowest_ms: &AtomicU64,
 ) {
     let Ok(mut connection) = Connection::open(port).await else { return };
     let key = format!(r#"["p{client}"]"#);
@@ -167,6 +169,8 @@ async fn write(
             .then(|| existing[dice.roll(existing.len() as u64) as usize].clone());
         let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
         let documents = format!("{CONTAINER}/docs");
+        #[expect(clippy::disallowed_methods, reason = "tells how long a write took, no more")]
+        let began = std::time::Instant::now();
         let (result, change) = match (dice.roll(5), some) {
             (0, Some(id)) => {
                 let path = format!("{documents}/{id}");
@@ -214,6 +218,8 @@ async fn write(
                 if let Some((range, _)) = token.as_deref().and_then(|token| token.split_once(':')) {
                     known.sessions.insert(range.to_owned(), token.clone().unwrap());
                 }
+                let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                slowest_ms.fetch_max(took_ms, Ordering::SeqCst);
                 acknowledged.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -294,6 +300,8 @@ async fn nothing_acknowledged_is_lost() {
     let mut dice = Dice(4711);
     let mut total = 0;
     let mut called = 0;
+    let cuts = Arc::new(AtomicU64::new(0));
+    let slowest_ms = Arc::new(AtomicU64::new(0));
     let mut written: Option<(Lists, Vec<history::Transaction>)> = None;
     for round in 0..rounds {
         let server = Server::start(&data);
@@ -328,14 +336,15 @@ async fn nothing_acknowledged_is_lost() {
         let scribes: Vec<_> = (0..CALLERS)
             .map(|caller| tokio::spawn(lists.clone().write(port, seed(caller), calls.clone())))
             .collect();
+        let cutter = tokio::spawn(ranges::cut(port, Dice(7 + round), cuts.clone()));
         let acknowledged = Arc::new(AtomicU64::new(0));
         let enough = 50 + dice.roll(800);
         let writers: Vec<_> = clients
             .drain(..)
             .map(|(client, mut known, mut dice)| {
-                let acknowledged = acknowledged.clone();
+                let (acknowledged, slowest_ms) = (acknowledged.clone(), slowest_ms.clone());
                 tokio::spawn(async move {
-                    write(client, port, &mut known, &mut dice, &acknowledged).await;
+                    write(client, port, &mut known, &mut dice, &acknowledged, &slowest_ms).await;
                     (client, known, dice)
                 })
             })
@@ -348,11 +357,14 @@ async fn nothing_acknowledged_is_lost() {
             writers.iter().any(|writer| writer.is_finished())
                 || tellers.iter().any(|teller| teller.is_finished())
                 || scribes.iter().any(|scribe| scribe.is_finished())
+                || cutter.is_finished()
         };
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(2));
         while !is_enough() && !has_failed() {
-            tokio::task::yield_now().await;
+            ticks.tick().await;
         }
         server.kill();
+        cutter.await.expect("the server cuts as often as it is asked to");
         for writer in writers {
             clients.push(writer.await.expect("the server takes every write"));
         }
@@ -379,5 +391,10 @@ async fn nothing_acknowledged_is_lost() {
     }
     server.kill();
     assert!(total > 0, "nothing was written");
-    println!("{rounds} kills, {total} acknowledged writes and {called} procedures, none lost");
+    let (cuts, slowest_ms) = (cuts.load(Ordering::SeqCst), slowest_ms.load(Ordering::SeqCst));
+    assert!(cuts > 0, "no range was cut anew");
+    println!(
+        "{rounds} kills, {total} acknowledged writes and {called} procedures, none lost; ranges cut \
+         {cuts} times meanwhile, the slowest write took {slowest_ms} ms"
+    );
 }

@@ -91,6 +91,16 @@ async fn create(port: u16, kind: &str, link: &str, body: String) -> Result<(), F
     Connection::open(port).await?.call(call).await?.expect(201)
 }
 
+/// Stores a procedure (`sprocs`), a trigger (`triggers`) or a function (`udfs`) in a container.
+pub(crate) async fn create_script(
+    port: u16,
+    container: &str,
+    kind: &str,
+    body: String,
+) -> Result<(), Failure> {
+    create(port, kind, &link(container), body).await
+}
+
 fn link(container: &str) -> String {
     format!("{DATABASE}/colls/{container}")
 }
@@ -289,6 +299,51 @@ pub(crate) async fn creates(
             };
             connection.call(call).await?.expect(201)?;
             Ok(connection)
+        },
+        port,
+    )
+    .await
+}
+
+/// A request that is repeated, each time with another body.
+pub(crate) struct Post {
+    /// What is posted to, below the container: its documents, or one of its procedures.
+    pub(crate) to: &'static str,
+    pub(crate) partition: String,
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    pub(crate) body: String,
+    pub(crate) expected: u16,
+}
+
+/// Posts to a container for a time; the rate. `make` is given the connection and the step.
+pub(crate) async fn posts(
+    port: u16,
+    container: &'static str,
+    connections: usize,
+    time: Duration,
+    make: impl Fn(u64, u64) -> Post + Clone + Send + Sync + 'static,
+) -> Result<f64, Failure> {
+    rate(
+        connections,
+        time,
+        move |worker, step, mut connection| {
+            let post = make(worker, step);
+            async move {
+                let key = format!("[\"{}\"]", post.partition);
+                let owner = link(container);
+                let path = format!("/{owner}/{}", post.to);
+                // A procedure is signed with its own link, a new document with that of its owner.
+                let (kind, link) = match post.to.split_once('/') {
+                    None => (post.to, &owner[..]),
+                    Some((kind, _)) => (kind, &path[1..]),
+                };
+                let mut headers: Vec<(&'static str, &str)> = post.headers.to_vec();
+                headers.push(("x-ms-documentdb-partitionkey", &key));
+                let (body, headers) = (Bytes::from(post.body), &headers[..]);
+                let call = Call { method: Method::POST, kind, link, path: &path, headers, body };
+                connection.call(call).await?.expect(post.expected)?;
+                Ok(connection)
+            }
         },
         port,
     )

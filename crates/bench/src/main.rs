@@ -1,7 +1,7 @@
 //! Measures Orrery against its budgets, side by side with anchors in one run.
 //!
 //! `cargo run --release -p bench [ROW...] [--documents N] [--large N] [--seconds N]` prints a table.
-//! Rows are B1 to B8 and B10. Ratios are the thing to trust: server, anchor and load share the
+//! Rows are B1 to B10. Ratios are the thing to trust: server, anchor and load share the
 //! machine, and each pair is measured in turns. Anchors that are not installed (PostgreSQL) are left
 //! out and said so.
 //!
@@ -33,7 +33,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::orders::Orders;
 use crate::postgres::Postgres;
 use crate::report::Report;
-use crate::rows::{growth, loading, queries, scans, single, start};
+use crate::rows::{growth, loading, queries, scans, scripts, single, start};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -50,7 +50,7 @@ struct Settings {
     measure: Duration,
 }
 
-const ROWS: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B10"];
+const ROWS: [&str; 10] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10"];
 
 impl Settings {
     /// Whether any of the rows is to be measured.
@@ -149,6 +149,9 @@ async fn measure(
     }
     if settings.wants(&["B7"]) {
         scans::measure(report, settings, directory, postgres.as_ref()).await?;
+    }
+    if settings.wants(&["B9"]) {
+        scripts::measure(report, settings, directory).await?;
     }
     match postgres {
         None => Ok(()),

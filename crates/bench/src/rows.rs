@@ -4,5 +4,6 @@ pub(crate) mod growth;
 pub(crate) mod loading;
 pub(crate) mod queries;
 pub(crate) mod scans;
+pub(crate) mod scripts;
 pub(crate) mod single;
 pub(crate) mod start;

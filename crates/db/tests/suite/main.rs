@@ -7,6 +7,8 @@ mod change_feed;
 #[cfg(test)]
 mod concurrency;
 #[cfg(test)]
+mod consumers;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod dtc;

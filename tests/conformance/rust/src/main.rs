@@ -5,6 +5,7 @@
 //! by query or change feed, so no feed is here; queries are in a module of their own. It writes documents in a binary
 //! form of JSON unless told not to, and it is not told.
 
+mod change_feed;
 mod queries;
 
 use std::error::Error;
@@ -106,7 +107,7 @@ async fn play(client: CosmosClient) -> (u32, u32) {
             }
         }
     }
-    steps!(database_is_deleted);
+    steps!(change_feed_is_read, change_feed_has_all_versions, database_is_deleted);
     (passed, failed)
 }
 

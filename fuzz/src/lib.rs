@@ -44,6 +44,7 @@ impl Target {
                 public_host: None,
                 strict: true,
                 throttle: false,
+                client_merges: false,
                 cors: Origins::None,
                 connections_max: 1,
                 accept_test_tokens: true,

@@ -129,6 +129,10 @@ pub struct Page {
     /// Whether a query takes an index wherever one serves, also where a scan is cheaper. The answer
     /// is the same; tests hold it to that.
     pub insist_on_indexes: bool,
+    /// Whether the client merges the rows of several ranges itself where they have to be sorted,
+    /// counted or told apart: such a query over several ranges is refused, and the client asks for a
+    /// plan.
+    pub client_merges: bool,
 }
 
 /// How a commit ended, and where; a fault of the storage has no place.

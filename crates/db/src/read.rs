@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use query::{Indexed, PathSegment};
-use storage::RangeStore;
+use storage::{RangeStore, Snapshot};
 use value::{Object, Value};
 
 use crate::access::choose;
@@ -67,6 +67,14 @@ fn merged_form(text: &str) -> Option<String> {
     is_merged.then(|| form.to_string())
 }
 
+/// Whether the rows of several ranges have to be brought together with a look at each other.
+fn must_be_merged<P: Snapshot>(asked: &Asked<'_, P>, scope: &Scope) -> bool {
+    let slices = &asked.reading.slices;
+    let spans_ranges = slices.windows(2).any(|pair| pair[0].range.storage != pair[1].range.storage);
+    let is_whole = scope.range.is_none() && scope.epk.is_none();
+    !asked.prepared.is_streaming() && spans_ranges && is_whole
+}
+
 pub(crate) fn refused(error: query::Error) -> Error {
     let kind = match error.kind() {
         query::ErrorKind::TimedOut => Kind::Timeout,
@@ -96,6 +104,13 @@ impl<S: RangeStore> Db<S> {
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         self.ask(container, query, scope, session, |asked| {
+            if page.client_merges && must_be_merged(&asked, scope) {
+                return Err(Error::new(
+                    Kind::CrossPartitionQuery,
+                    "The query spans several partition key ranges, and its rows have to be merged: \
+                     ask for the query plan and merge the answers of the ranges.",
+                ));
+            }
             let insists = page.insist_on_indexes;
             let asked = Asked { items_max, cursor: cursor.as_ref(), insists, ..asked };
             let answered = asked.answer()?;

@@ -15,6 +15,9 @@ pub struct Config {
     /// Answer `GET /` only to those who sign it, as the cloud service does. Readiness probes of
     /// containers need the opposite.
     pub strict: bool,
+    /// Leave queries over several ranges to clients where their rows have to be merged, as the cloud
+    /// service does.
+    pub client_merges: bool,
     /// Refuse requests about documents beyond the throughput that is provisioned for them.
     pub throttle: bool,
     /// The web pages that may call the server from a browser.

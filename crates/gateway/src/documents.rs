@@ -25,6 +25,8 @@ pub(crate) struct Documents<'a, S: RangeStore> {
     pub compute: &'a Compute,
     pub container: &'a Arc<Container>,
     pub options: &'a Options,
+    /// Whether clients merge the rows of several ranges themselves.
+    pub client_merges: bool,
     /// Whether the server is about to stop.
     pub stopping: &'a watch::Sender<bool>,
 }
@@ -165,6 +167,7 @@ impl<S: RangeStore> Documents<'_, S> {
             return Ok(Answer::json(200, explanation.to_text()).charged(Charge::MINIMUM));
         }
         page.tell_indexes = self.options.index_metrics.is_some();
+        page.client_merges = self.client_merges;
         let started = tokio::time::Instant::now();
         let run = move || db.query(&container, &query, &scope, &page, session.as_ref());
         let feed = self.compute.run(run).await??;

@@ -340,7 +340,8 @@ impl<S: RangeStore> Gateway<S> {
         let Admitted { action, options, .. } = request;
         let action = *action;
         let (db, compute, stopping) = (&self.db, &self.compute, &self.stopping);
-        let documents = Documents { db, compute, container, options, stopping };
+        let client_merges = self.config.client_merges;
+        let documents = Documents { db, compute, container, options, client_merges, stopping };
         let metadata = Metadata { db: &self.db, options, action, body };
         match target {
             ContainerTarget::Itself => {

@@ -596,6 +596,7 @@ mod tests {
             public_host: None,
             strict: true,
             throttle: false,
+            client_merges: false,
             cors: Origins::None,
             connections_max: 8,
             accept_test_tokens: false,

@@ -89,3 +89,34 @@ async fn throughput_is_enforced_where_it_is_asked_for() {
     server.clock.advance_ms(wait_ms);
     server.post(DOCS, &[key], r#"{"id":"later","pk":"a"}"#).await.expect(201);
 }
+
+#[tokio::test]
+async fn merging_is_left_to_clients_where_it_is_asked_for() {
+    for client_merges in [false, true] {
+        let server = start_with(gateway::Config { client_merges, ..config() }).await;
+        let server = server.with_container().await;
+        fill(&server, 10).await;
+        let query = async |text: &str, range: Option<&str>| {
+            let mut headers = vec![
+                ("x-ms-documentdb-isquery", "True"),
+                ("x-ms-documentdb-query-enablecrosspartition", "True"),
+            ];
+            headers.extend(range.map(|id| ("x-ms-documentdb-partitionkeyrangeid", id)));
+            server.post(DOCS, &headers, &format!(r#"{{"query":"{text}"}}"#)).await
+        };
+        let sorted = "SELECT VALUE c.id FROM c ORDER BY c.id";
+        // One range merges nothing.
+        query(sorted, None).await.expect(200);
+        server.post(RANGES, &[], r#"{"split":"0"}"#).await.expect(200);
+        for text in [sorted, "SELECT VALUE COUNT(1) FROM c", "SELECT TOP 3 * FROM c"] {
+            let reply = query(text, None).await;
+            match client_merges {
+                true => drop(reply.expect_error(400, 1004, "query plan")),
+                false => drop(reply.expect(200)),
+            }
+            query(text, Some("1")).await.expect(200);
+        }
+        query("SELECT * FROM c", None).await.expect(200);
+        query("SELECT VALUE COUNT(1) FROM c WHERE c.pk = '3'", None).await.expect(200);
+    }
+}

@@ -28,6 +28,7 @@ pub(crate) fn config() -> Config {
         public_host: None,
         strict: false,
         throttle: false,
+        client_merges: false,
         cors: Origins::Any,
         connections_max: 16,
         accept_test_tokens: false,

@@ -52,6 +52,7 @@ impl Client {
             public_host: None,
             strict: true,
             throttle: false,
+            client_merges: false,
             cors: Origins::None,
             connections_max: 8,
             accept_test_tokens: false,

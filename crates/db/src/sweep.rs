@@ -204,7 +204,8 @@ impl<S: RangeStore> Db<S> {
     }
 }
 
-fn settled<T>(result: Result<storage::Committed<T>, SubmitError<Error>>) -> Result<T> {
+/// What became of work in the background, which nobody waits for but who does it.
+pub(crate) fn settled<T>(result: Result<storage::Committed<T>, SubmitError<Error>>) -> Result<T> {
     match result {
         Ok(committed) => Ok(committed.output),
         Err(SubmitError::Refused(error, _)) => Err(error),

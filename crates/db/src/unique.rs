@@ -22,9 +22,8 @@ pub(crate) fn reserve(
     id: &str,
     after: &Object,
 ) -> Result<()> {
-    for row in rows(txn, partition, before)? {
-        txn.view.delete(&row);
-        txn.touch();
+    if let Some(before) = before {
+        release(txn, partition, before)?;
     }
     for row in rows_of(txn, partition, after) {
         if let Some(owner) = txn.view.get(&row)? {
@@ -42,7 +41,7 @@ pub(crate) fn release(
     partition: &PartitionPrefix,
     item: &Item,
 ) -> Result<()> {
-    for row in rows(txn, partition, Some(item))? {
+    for row in rows(txn, partition, item)? {
         txn.view.delete(&row);
         txn.touch();
     }
@@ -57,7 +56,7 @@ pub(crate) fn take_over(
     id: &str,
     item: &Item,
 ) -> Result<()> {
-    for row in rows(txn, partition, Some(item))? {
+    for row in rows(txn, partition, item)? {
         txn.view.put(&row, Bytes::copy_from_slice(id.as_bytes()));
         txn.touch();
     }
@@ -71,7 +70,7 @@ pub(crate) fn give_up(
     id: &str,
     item: &Item,
 ) -> Result<()> {
-    for row in rows(txn, partition, Some(item))? {
+    for row in rows(txn, partition, item)? {
         if txn.view.get(&row)?.is_some_and(|owner| owner == id.as_bytes()) {
             txn.view.delete(&row);
             txn.touch();
@@ -96,19 +95,13 @@ fn free_or_refuse(
     }
 }
 
-fn rows(
-    txn: &Transaction<'_>,
-    partition: &PartitionPrefix,
-    item: Option<&Item>,
-) -> Result<Vec<Vec<u8>>> {
-    match item {
-        Some(item) if !txn.container.policies.unique_keys.is_empty() => {
-            let document = item.document.to_value();
-            let document = document.as_object().ok_or_else(|| crate::row::corrupt("document"))?;
-            Ok(rows_of(txn, partition, document))
-        }
-        _ => Ok(Vec::new()),
+fn rows(txn: &Transaction<'_>, partition: &PartitionPrefix, item: &Item) -> Result<Vec<Vec<u8>>> {
+    if txn.container.policies.unique_keys.is_empty() {
+        return Ok(Vec::new());
     }
+    let document = item.document.to_value();
+    let document = document.as_object().ok_or_else(|| crate::row::corrupt("document"))?;
+    Ok(rows_of(txn, partition, document))
 }
 
 /// The rows that a document occupies; also what `orrery verify` expects.

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
+use storage::{Direction, Operation, RangeStore, Snapshot, Stop, View};
 
 use crate::change_feed::event::{self, Event};
 use crate::container::{Container, Range};
@@ -12,6 +12,7 @@ use crate::database::Db;
 use crate::index::update::{self, Stored};
 use crate::key::{self, PartitionPrefix};
 use crate::row::{Item, RangeHeader, corrupt};
+use crate::sweep::{rows_between, settled};
 use crate::transaction::Transaction;
 use crate::{Error, Result, unique};
 
@@ -251,7 +252,7 @@ impl<'a, S: RangeStore> Copying<'a, S> {
             let since = event::recorded_since(&snapshot)?.unwrap_or(snapshot.lsn());
             inherited.events_since = inherited.events_since.max(since);
             let (from, to) = key::all_of(key::Kind::Purge);
-            purges.extend(crate::sweep::rows_between(&snapshot, &from, &to, usize::MAX)?);
+            purges.extend(rows_between(&snapshot, &from, &to, usize::MAX)?);
         }
         if self.old.len() > 1 {
             inherited.merged_lsn = lsn;
@@ -265,14 +266,6 @@ impl<'a, S: RangeStore> Copying<'a, S> {
             settled(self.db.store.submit(range.storage, inherited).await)?;
         }
         Ok(())
-    }
-}
-
-fn settled<T>(result: Result<storage::Committed<T>, SubmitError<Error>>) -> Result<T> {
-    match result {
-        Ok(committed) => Ok(committed.output),
-        Err(SubmitError::Refused(error, _)) => Err(error),
-        Err(SubmitError::Storage(error)) => Err(error.into()),
     }
 }
 

@@ -114,7 +114,7 @@ impl Consumer {
         let container = db.container("d", "c").unwrap();
         let at = dice.roll(self.now.parts.len() as u64) as usize;
         let (epk, start) = self.now.parts[at].clone();
-        let items_max = Some(1 + dice.roll(7) as usize);
+        let items_max = Some(1 + dice.roll(40) as usize);
         let request = ChangeRequest { mode: self.mode, start, after_s: None, items_max };
         let mut scope = Scope { epk: Some(epk.clone()), ..Scope::default() };
         if self.by_range {
@@ -298,7 +298,7 @@ impl World {
 async fn consume(seed: u64, writes: i64) {
     let (memory, clock) = (Memory::new(), support::clock());
     let db = support::open(Engine::with_store(memory.clone()).unwrap(), &clock).await;
-    let definition = by_pk_with(r#""changeFeedPolicy":{"retentionDuration":600},"defaultTtl":-1"#);
+    let definition = by_pk_with(r#""changeFeedPolicy":{"retentionDuration":60},"defaultTtl":-1"#);
     create_container(&db, "c", &definition, Some(20_000)).await;
     let (truth, dice) = (Truth::default(), Dice(seed));
     let mut world = World { memory, clock, db, truth, dice, written: 0 };

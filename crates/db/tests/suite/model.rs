@@ -802,13 +802,13 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
             let request = ChangeRequest { items_max, ..latest(ChangeStart::Beginning) };
             let everything = Scope::default();
             let changes = drain(self.db(), &self.container, &everything, &request).0;
-            let rows = changes.iter().map(|change| document_of(change)).collect();
+            let rows = changes.iter().map(document_of).collect();
             assert_eq!(by_place(rows), expected, "{items_max:?}");
             for (at, partition) in self.model.shape.partitions.iter().enumerate() {
                 let scope = Scope { key: Some(key(partition)), ..Scope::default() };
                 let changes = drain(self.db(), &self.container, &scope, &request).0;
                 assert!(changes.is_sorted_by_key(|change| change.lsn));
-                let rows = changes.iter().map(|change| document_of(change)).collect();
+                let rows = changes.iter().map(document_of).collect();
                 assert_eq!(by_place(rows), self.expected(|partition| partition == at));
             }
         }

@@ -3,7 +3,8 @@
 //! A page goes over the parts of its scope one after the other, each from where its reader has come
 //! to. It ends between two commits, when it is full or has taken its time, or where there is nothing
 //! more. A page that has found nothing goes on for as long as a request may take: clients take an
-//! empty page for the end.
+//! empty page for the end. A small partition is looked through by itself, so that its reader does not
+//! pay for everybody else's writes.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -21,7 +22,7 @@ use crate::container::Container;
 use crate::database::Db;
 use crate::documents::{Failure, PAGE_BYTES, PAGE_ITEMS};
 use crate::key::{self, Kind, PartitionPrefix};
-use crate::row::corrupt;
+use crate::row::{ItemHeader, PartitionCounters, corrupt};
 use crate::scan::{Reading, Scope, Slice};
 use crate::session::{Position, Session};
 use crate::{Error, Result};
@@ -322,7 +323,7 @@ impl<P: Snapshot> Reader<'_, P> {
         if self.request.mode == ChangeMode::AllVersions {
             self.check_recorded(slice, part.lsn)?;
         }
-        let mut walk = Walk { slice, part, mode: self.request.mode, from: None };
+        let mut walk = Walk::new(slice, part, self.request.mode)?;
         let mut done = part.lsn;
         loop {
             let rows = walk.next(self.room())?;
@@ -469,11 +470,68 @@ struct Walk<'w, P> {
     mode: ChangeMode,
     /// The row that it has come to.
     from: Option<Vec<u8>>,
+    /// What is left of the rows, where they are known without a look at the feed.
+    known: Option<VecDeque<Row>>,
 }
 
-impl<P: Snapshot> Walk<'_, P> {
+/// A logical partition of no more than this is looked through whole, where the feed would be longer.
+const PARTITION_ITEMS: u64 = 1_000;
+const PARTITION_BYTES: u64 = 16 * 1024 * 1024;
+
+impl<'w, P: Snapshot> Walk<'w, P> {
+    fn new(slice: &'w Slice<P>, part: &'w Part, mode: ChangeMode) -> Result<Self> {
+        let mut walk = Walk { slice, part, mode, from: None, known: None };
+        if let Some(partition) = &slice.partition
+            && mode == ChangeMode::LatestVersion
+            && walk.is_short(partition)?
+        {
+            walk.known = Some(walk.rows_of_partition()?);
+        }
+        Ok(walk)
+    }
+
+    /// Whether a partition holds far less than was committed since its reader last looked.
+    fn is_short(&self, partition: &PartitionPrefix) -> Result<bool> {
+        let row = self.slice.snapshot.get(&partition.row(Kind::Partition))?;
+        let counters =
+            row.map_or(Ok(PartitionCounters::default()), |row| PartitionCounters::decode(&row))?;
+        let commits = self.slice.snapshot.lsn() - self.part.lsn;
+        Ok(counters.items <= PARTITION_ITEMS
+            && counters.bytes <= PARTITION_BYTES
+            && counters.items.saturating_mul(8) < commits)
+    }
+
+    /// The documents of a partition in the order of the feed.
+    fn rows_of_partition(&self) -> Result<VecDeque<Row>> {
+        let (from, to) = (key::item(&self.part.from), key::item(&self.part.to));
+        let mut found = Vec::new();
+        let mut trouble = None;
+        self.slice.snapshot.scan(
+            Bound::Included(&from[..]),
+            Bound::Excluded(&to[..]),
+            Direction::Forward,
+            &mut |key, row| {
+                match ItemHeader::decode(row) {
+                    Ok(header) if header.lsn > self.part.lsn => {
+                        let place = Bytes::copy_from_slice(&key[1..]);
+                        found.push((header.lsn, header.commit_ordinal, place));
+                    }
+                    Ok(_) => {}
+                    Err(error) => trouble = Some(error),
+                }
+                if trouble.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            },
+        )?;
+        found.sort();
+        let row = |(lsn, _, place)| Row { lsn, found: Some(place) };
+        trouble.map_or_else(|| Ok(found.into_iter().map(row).collect()), Err)
+    }
+
     /// The next rows, in which at most so many were found; none at the end.
     fn next(&mut self, found_max: usize) -> Result<Vec<Row>> {
+        if let Some(known) = &mut self.known {
+            return Ok(known.drain(..found_max.min(known.len())).collect());
+        }
         let (kind, first) = match self.mode {
             ChangeMode::LatestVersion => (Kind::Feed, key::feed(self.part.lsn + 1, 0)),
             ChangeMode::AllVersions => (Kind::Event, key::event(self.part.lsn + 1, 0)),

@@ -267,6 +267,35 @@ async fn a_time_is_found_without_reading_up_to_there() {
     }
 }
 
+/// A small partition is not looked for in a long feed; what its reader gets is the same.
+#[tokio::test]
+async fn a_small_partition_among_many_writes_is_read_by_itself() {
+    let documents = Documents::new(&by_pk_with(r#""defaultTtl":-1"#)).await;
+    let noise = async || {
+        for n in 0..60 {
+            documents.must(Y, upsert(&format!(r#"{{"id":"{}","pk":"y"}}"#, n % 5))).await;
+        }
+    };
+    documents.must(X, create(r#"{"id":"c","pk":"x"}"#)).await;
+    documents.must(X, create(r#"{"id":"b","pk":"x","ttl":5}"#)).await;
+    noise().await;
+    let batch = ["d", "a"].map(|id| create(&format!(r#"{{"id":"{id}","pk":"x"}}"#)));
+    documents.batch(X, batch.to_vec()).await;
+    documents.advance_s(5);
+    documents.must(X, upsert(r#"{"id":"c","pk":"x","n":1}"#)).await;
+    noise().await;
+    for items_max in [Some(1), None] {
+        let request = ChangeRequest { items_max, ..latest(ChangeStart::Beginning) };
+        let (changes, end) = documents.drain(&of_key(X), &request);
+        assert_eq!(ids(&changes), ["d", "a", "c"]);
+        assert_eq!(changes[0].lsn, changes[1].lsn);
+        assert_eq!(end, documents.now(latest));
+        let after_s = Some(START_S + 4);
+        let request = ChangeRequest { after_s, ..request };
+        assert_eq!(ids(&documents.drain(&of_key(X), &request).0), ["c"]);
+    }
+}
+
 #[tokio::test]
 async fn slices_of_the_hash_space_are_read_apart() {
     let documents = Documents::with_ranges(BY_PK, 3).await;
@@ -310,6 +339,80 @@ async fn slices_of_the_hash_space_are_read_apart() {
     let half = Scope { epk: Some(half), ..Scope::default() };
     let (_, end_of_half) = documents.drain(&half, &everything);
     documents.refused(&Scope::default(), &latest(after(&end_of_half)), "another part");
+}
+
+/// A reader of the whole container goes on exactly where it was, whatever becomes of the ranges.
+#[tokio::test]
+async fn readers_go_on_when_ranges_split_and_merge() {
+    let mut documents = Documents::new(&recorded()).await;
+    let everything = Scope::default();
+    let sorted = |changes: &[Change]| {
+        let mut ids = ids(changes);
+        ids.sort();
+        ids
+    };
+    let names = |from: usize, to: usize| {
+        let mut names: Vec<String> = (from..to).map(|n| format!("{n:02}")).collect();
+        names.sort();
+        names
+    };
+    let write = async |documents: &Documents<_>, from: usize, to: usize| {
+        for id in names(from, to) {
+            let body = format!(r#"{{"id":"{id}","pk":"{id}"}}"#);
+            documents.must(&format!(r#"["{id}"]"#), upsert(&body)).await;
+            documents.advance_s(1);
+        }
+    };
+    let start = documents.now(all_versions);
+    write(&documents, 0, 10).await;
+    // Half of it before the split, from a page in the middle.
+    let request = ChangeRequest { items_max: Some(4), ..latest(ChangeStart::Beginning) };
+    let page = documents.changes(&everything, &request).unwrap();
+    assert_eq!(ids(&page.changes), names(0, 4));
+    let of_versions = ChangeRequest { items_max: Some(3), ..all_versions(after(&start)) };
+    let versions = documents.changes(&everything, &of_versions).unwrap();
+
+    let db = documents.db.clone();
+    db.split_range(&documents.container, "0", None).await.unwrap();
+    documents.container = db.container("d", "c").unwrap();
+    write(&documents, 10, 20).await;
+    let (changes, end) = documents.drain(&everything, &latest(after(&page.continuation)));
+    assert_eq!(sorted(&changes), names(4, 20));
+    let (changes, end_of_versions) =
+        documents.drain(&everything, &all_versions(after(&versions.continuation)));
+    assert_eq!(sorted(&changes), names(3, 20));
+    // Each child goes on where its parent was, as clients do it range by range.
+    let mut found = Vec::new();
+    for range in ["1", "2"] {
+        let scope = Scope { range: Some(range.to_owned()), ..Scope::default() };
+        found.extend(documents.drain(&scope, &latest(after(&page.continuation))).0);
+    }
+    assert_eq!(sorted(&found), names(4, 20));
+
+    // Readers of several ranges have come to a different lsn in each when these are merged.
+    write(&documents, 20, 30).await;
+    let request = ChangeRequest { items_max: Some(3), ..latest(after(&end)) };
+    let page = documents.changes(&everything, &request).unwrap();
+    let seen = sorted(&page.changes);
+    db.merge_ranges(&documents.container, "1", "2").await.unwrap();
+    documents.container = db.container("d", "c").unwrap();
+    assert_eq!(documents.container.range_count(), 1);
+    write(&documents, 30, 35).await;
+    let (changes, last) = documents.drain(&everything, &latest(after(&page.continuation)));
+    let mut all = [seen, sorted(&changes)].concat();
+    all.sort();
+    assert_eq!(all, names(20, 35));
+    assert_eq!(last, documents.now(latest), "one range, one lsn");
+    let (changes, _) = documents.drain(&everything, &all_versions(after(&end_of_versions)));
+    assert_eq!(sorted(&changes), names(20, 35));
+    // Times are not in order where ranges were merged, and still exact.
+    for second in [0, 3, 12, 19, 25, 29, 30, 33, 34] {
+        let after_s = Some(START_S + second);
+        let request = ChangeRequest { after_s, ..latest(ChangeStart::Beginning) };
+        let (changes, _) = documents.drain(&everything, &request);
+        assert_eq!(sorted(&changes), names(second as usize + 1, 35), "after {second} seconds");
+    }
+    documents.verify();
 }
 
 #[tokio::test]

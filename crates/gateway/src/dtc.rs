@@ -41,7 +41,10 @@ pub(crate) async fn write<S: RangeStore>(
     body: &[u8],
 ) -> Result<Answer, Refused> {
     let token = token(options)?;
-    let outcome = db.write_distributed(&token, parse(body)?).await.map_err(refused)?;
+    let outcome = match db.write_distributed(&token, parse(body)?).await {
+        Ok(outcome) => outcome,
+        Err(failure) => return refused(failure),
+    };
     let status = if outcome.is_done { 200 } else { ABORTED };
     Ok(Answer { idempotency_token: Some(token), ..answer(status, &outcome) })
 }
@@ -52,15 +55,20 @@ pub(crate) async fn read<S: RangeStore>(
     options: &Options,
     body: &[u8],
 ) -> Result<Answer, Refused> {
-    let outcome = db.read_distributed(parse(body)?).await.map_err(refused)?;
+    let outcome = match db.read_distributed(parse(body)?).await {
+        Ok(outcome) => outcome,
+        Err(failure) => return refused(failure),
+    };
     let idempotency_token = options.idempotency_token.clone();
     Ok(Answer { idempotency_token, ..answer(read_status(&outcome), &outcome) })
 }
 
 /// What clients try again by themselves they know by an empty body.
-fn refused(failure: Failure) -> Refused {
-    let is_bare = matches!(failure.error.kind.status(), 408 | 429 | 449 | 500..);
-    Refused { is_bare, ..Refused::from(failure) }
+fn refused(failure: Failure) -> Result<Answer, Refused> {
+    match failure.error.kind.status() {
+        408 | 429 | 449 | 500.. => Ok(Answer::bare(failure.error, failure.charge)),
+        _ => Err(failure.into()),
+    }
 }
 
 /// The token, in one spelling.

@@ -20,6 +20,8 @@ use crate::request::Context;
 pub(crate) struct Answer {
     /// The HTTP status.
     pub status: u16,
+    /// What an answer without a body says about why it is none.
+    pub refusal: Option<Error>,
     /// The body.
     pub body: Body,
     /// What the request cost.
@@ -97,6 +99,12 @@ impl Answer {
         Self { status, ..Self::default() }
     }
 
+    /// A refusal that says nothing but its status, for clients that try again by themselves.
+    pub(crate) fn bare(refusal: Error, charge: Charge) -> Self {
+        let status = refusal.kind.status();
+        Self { refusal: Some(refusal), charge, ..Self::empty(status) }
+    }
+
     /// An answer with JSON text.
     pub(crate) fn json(status: u16, body: impl Into<Bytes>) -> Self {
         Self { status, body: Body::Json(body.into()), ..Self::default() }
@@ -166,13 +174,16 @@ pub(crate) fn object_text(object: &Object) -> String {
 pub(crate) struct Refused {
     pub error: Error,
     pub charge: Charge,
-    pub at: Option<Position>,
+    pub at: Option<Box<Position>>,
     pub container: Option<Arc<Container>>,
-    /// Whether the status says all that the client may hear.
-    pub is_bare: bool,
 }
 
 impl Refused {
+    /// Where it was served, if it came that far.
+    pub(crate) fn at(&self) -> &[Position] {
+        self.at.as_deref().map(std::slice::from_ref).unwrap_or_default()
+    }
+
     /// Adds the container that the request was about.
     pub(crate) fn about(self, container: &Arc<Container>) -> Self {
         Self { container: Some(container.clone()), ..self }
@@ -181,14 +192,14 @@ impl Refused {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        Self { error, charge: Charge::MINIMUM, at: None, container: None, is_bare: false }
+        Self { error, charge: Charge::MINIMUM, at: None, container: None }
     }
 }
 
 impl From<db::Failure> for Refused {
     fn from(failure: db::Failure) -> Self {
-        let db::Failure { error, charge, at } = failure;
-        Self { error, charge, at, container: None, is_bare: false }
+        let db::Failure { error, at, charge } = failure;
+        Self { error, charge, at: at.map(Box::new), container: None }
     }
 }
 
@@ -200,6 +211,9 @@ const SERVER_NAME: &str = concat!("Orrery/", env!("CARGO_PKG_VERSION"));
 /// Writes an answer.
 pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Response<Bytes> {
     let mut out = Headers::new(answer.status, context, answer.charge, took_ms);
+    if let Some(refusal) = &answer.refusal {
+        out.refusal(refusal);
+    }
     out.text(ETAG, answer.etag);
     out.text(CONTINUATION, answer.continuation);
     out.number(ITEM_COUNT, answer.item_count);
@@ -237,17 +251,11 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
 
 /// Writes a refusal.
 pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) -> Response<Bytes> {
-    let Refused { error, charge, at, container, is_bare } = refused;
-    let mut out = Headers::new(error.kind.status(), context, charge, took_ms);
-    if error.substatus() != 0 {
-        out.number(SUBSTATUS, Some(error.substatus()));
-    }
-    out.number(RETRY_AFTER_MS, error.retry_after_ms());
-    out.positions(at.as_slice());
-    out.container(container.as_deref());
-    if is_bare {
-        return out.finish(Body::Empty);
-    }
+    let error = &refused.error;
+    let mut out = Headers::new(error.kind.status(), context, refused.charge, took_ms);
+    out.refusal(error);
+    out.positions(refused.at());
+    out.container(refused.container.as_deref());
     out.finish(Body::Json(error_body(error.kind.code(), &error.message, context).into()))
 }
 
@@ -371,6 +379,13 @@ impl Headers {
 
     fn number(&mut self, name: HeaderName, value: Option<impl ToString>) {
         self.text(name, value.map(|value| value.to_string()));
+    }
+
+    fn refusal(&mut self, error: &Error) {
+        if error.substatus() != 0 {
+            self.number(SUBSTATUS, Some(error.substatus()));
+        }
+        self.number(RETRY_AFTER_MS, error.retry_after_ms());
     }
 
     fn positions(&mut self, positions: &[Position]) {

@@ -321,7 +321,7 @@ impl<S: RangeStore> Gateway<S> {
         if is_metered {
             let (at, charge) = match &answer {
                 Ok(answer) => (&answer.positions[..], answer.charge),
-                Err(refused) => (refused.at.as_slice(), refused.charge),
+                Err(refused) => (refused.at(), refused.charge),
             };
             self.db.spend(container, at, charge);
         }

@@ -405,7 +405,8 @@ fn ranges_are_written_together_or_not_at_all<S: RangeStore>(open: &dyn Fn() -> S
     // Whichever part stands in the way, nothing is left of any, and what comes before and after in
     // the same group is not touched.
     block_on(store.seal(three)).unwrap();
-    let obstacles: [(Change, RangeId, fn(&SubmitError<&str>) -> bool); 5] = [
+    type IsExpected = fn(&SubmitError<&str>) -> bool;
+    let obstacles: [(Change, RangeId, IsExpected); 5] = [
         (Change::Refuse("no"), two, |error| matches!(error, SubmitError::Refused("no", 2))),
         (Change::Fail, two, |error| matches!(error, SubmitError::Storage(Error::Corrupt(_)))),
         (Change::Panic, two, |error| matches!(error, SubmitError::Storage(Error::Panicked(_)))),

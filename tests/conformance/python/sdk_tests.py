@@ -68,9 +68,10 @@ def run_pytest(tests, name, arguments, cache):
     outcomes.unlink(missing_ok=True)
     log = outcomes.with_suffix(".log")
     command = [
-        sys.executable, "-m", "pytest", "-q", "--tb=short", "-W", "ignore", "-p", "no:cacheprovider", "-p", "outcomes",
-        # Rewriting a failed assertion of these tests can exceed the interpreter's recursion limit.
-        "--assert=plain", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", *arguments,
+        sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "outcomes",
+        # Rewriting a failed assertion of these tests can exceed the interpreter's recursion limit, and so can parsing
+        # the source around it.
+        "--assert=plain", "--tb=native", "--rootdir", ".", f"--timeout={TIMEOUT_SECONDS}", *arguments,
     ]
     environment = dict(
         os.environ, PYTHONPATH=str(HERE / "stub"), ORRERY_OUTCOMES=str(outcomes), ORRERY_LANES=",".join(sorted(LANES)),
@@ -148,8 +149,9 @@ def main():
     outcomes = listed | outcomes
     results = cache.parent / "results"
     emulator = {test: outcome for test, outcome in outcomes.items() if "cosmosEmulator" in outcome.lanes}
+    code = report(known, outcomes, results / "python-sdk.json", {"suite": "python-sdk"}, options.update)
     write_results(known, emulator, results / "python-sdk-emulator.json", {"suite": "python-sdk-emulator"})
-    return report(known, outcomes, results / "python-sdk.json", {"suite": "python-sdk"}, options.update)
+    return code
 
 
 if __name__ == "__main__":

@@ -12,4 +12,5 @@
 mod continuation;
 pub(crate) mod event;
 pub(crate) mod read;
+pub(crate) mod recorded;
 mod search;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, View};
 
-use crate::change_feed::event::{self, Event};
+use crate::change_feed::event::Event;
+use crate::change_feed::recorded::Recorded;
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::index::Pace;
@@ -127,13 +128,13 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<()> {
         loop {
             let snapshot = self.store.snapshot(range.storage)?;
-            let keys = forgettable(&snapshot, container, self.clock.now_s())?;
-            if keys.is_empty() {
+            let events = forgettable(&snapshot, container, self.clock.now_s())?;
+            if events.is_empty() {
                 return Ok(());
             }
             let now_s = self.clock.now_s();
-            swept.events += keys.len() as u64;
-            let forget = Forget { container: container.clone(), keys, now_s };
+            swept.events += events.len() as u64;
+            let forget = Forget { container: container.clone(), events, now_s };
             settled(self.submit_to_range(range, forget).await)?;
         }
     }
@@ -259,41 +260,44 @@ fn purged_places(
     trouble.map_or(Ok(places), Err)
 }
 
-/// The keys of the oldest events, as far as they need not be kept.
+/// The keys and places of the oldest events, as far as they need not be kept.
 fn forgettable(
     snapshot: &impl Snapshot,
     container: &Container,
     now_s: u64,
-) -> Result<Vec<Vec<u8>>> {
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     // Without a policy, or from before a gap, no event can be read any more.
-    let since = event::recorded_since(snapshot)?.filter(|_| container.records_events());
+    let recorded = Recorded::of(snapshot)?.filter(|_| container.records_events());
     let (from, to) = key::all_of(key::Kind::Event);
-    let mut keys = Vec::new();
+    let mut events = Vec::new();
     let mut trouble = None;
     snapshot.scan(
         Bound::Included(&from[..]),
         Bound::Excluded(&to[..]),
         Direction::Forward,
         &mut |key, row| {
-            let is_lost = since.is_none_or(|since| key::lsn_of(key).is_some_and(|at| at <= since));
-            match Event::ts_of(row) {
-                Ok(ts) if is_lost || container.is_past_retention(ts, now_s) => {
-                    keys.push(key.to_vec());
+            let at = key::lsn_of(key).unwrap_or(0);
+            let is_lost =
+                |place: &[u8]| recorded.as_ref().is_none_or(|since| at <= since.at(place));
+            match (Event::place_of(row), Event::ts_of(row)) {
+                (Ok(place), Ok(ts)) if is_lost(place) || container.is_past_retention(ts, now_s) => {
+                    events.push((key.to_vec(), place.to_vec()));
                 }
-                Ok(_) => return ControlFlow::Break(()),
-                Err(error) => trouble = Some(error),
+                (Ok(_), Ok(_)) => return ControlFlow::Break(()),
+                (Err(error), _) | (_, Err(error)) => trouble = Some(error),
             }
-            let go_on = keys.len() < CHUNK_EVENTS && trouble.is_none();
+            let go_on = events.len() < CHUNK_EVENTS && trouble.is_none();
             if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         },
     )?;
-    trouble.map_or(Ok(keys), Err)
+    trouble.map_or(Ok(events), Err)
 }
 
 /// Forgets events. They never change, so nothing has to be looked at again.
 struct Forget {
     container: Arc<Container>,
-    keys: Vec<Vec<u8>>,
+    /// Their keys, and the places of their documents.
+    events: Vec<(Vec<u8>, Vec<u8>)>,
     now_s: u64,
 }
 
@@ -304,14 +308,17 @@ impl Operation for Forget {
     fn run(&mut self, view: &mut dyn View) -> Result<(), Stop<Error>> {
         let mut txn =
             Transaction::open(view, &self.container, self.now_s).map_err(Stop::Refused)?;
-        for key in &self.keys {
+        let recorded = txn.view.get(&key::events_since())?;
+        let recorded = recorded.map(|row| Recorded::decode(&row)).transpose();
+        let mut recorded = recorded.map_err(Stop::Refused)?;
+        for (key, place) in &self.events {
             txn.view.delete(key);
+            if let (Some(recorded), Some(lsn)) = (&mut recorded, key::lsn_of(key)) {
+                recorded.forget(place, lsn);
+            }
         }
-        let last = self.keys.last().and_then(|key| key::lsn_of(key)).unwrap_or(0);
-        if let Some(row) = txn.view.get(&key::events_since())?
-            && row::decode_u64(&row).map_err(Stop::Refused)? < last
-        {
-            txn.view.put(&key::events_since(), Bytes::copy_from_slice(&last.to_be_bytes()));
+        if let Some(recorded) = recorded {
+            txn.view.put(&key::events_since(), recorded.encode());
         }
         txn.touch();
         txn.finish();

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use storage::View;
 
 use crate::change_feed::event::{ChangeKind, Event};
+use crate::change_feed::recorded::Recorded;
 use crate::charge::Charge;
 use crate::container::Container;
 use crate::index::shape::{self, Shape, ShapeId};
@@ -278,9 +279,8 @@ impl<'a> Transaction<'a> {
         }
         self.header.records_events = records;
         if records {
-            let before = self.view.lsn() - 1;
-            let row = Bytes::copy_from_slice(&before.to_be_bytes());
-            self.view.put(&key::events_since(), row);
+            let recorded = Recorded::since_commit(self.view.lsn() - 1);
+            self.view.put(&key::events_since(), recorded.encode());
         } else {
             self.view.delete(&key::events_since());
         }

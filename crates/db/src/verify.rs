@@ -13,7 +13,8 @@ use bytes::Bytes;
 use storage::{Direction, RangeStore, Snapshot};
 use value::{EpkRange, Value};
 
-use crate::change_feed::event::{self, Event};
+use crate::change_feed::event::Event;
+use crate::change_feed::recorded::Recorded;
 use crate::container::Container;
 use crate::database::Db;
 use crate::index::shape::{self, ShapeId, ShapeSet};
@@ -57,7 +58,7 @@ impl<S: RangeStore> Db<S> {
                     counts: Counts::default(),
                     partitions: BTreeMap::new(),
                     in_force: None,
-                    events_since: None,
+                    recorded: None,
                     epk: range.epk.clone(),
                     shapes: BTreeMap::new(),
                 };
@@ -91,7 +92,7 @@ struct Check<'a, P> {
     /// Which definition of the index holds for which document.
     in_force: Option<InForce>,
     /// The commit since which all events are recorded.
-    events_since: Option<u64>,
+    recorded: Option<Recorded>,
     /// Where the documents of the range lie.
     epk: EpkRange,
     /// How many documents were found of each shape.
@@ -109,7 +110,7 @@ impl<P: Snapshot> Check<'_, P> {
             return Ok(());
         };
         self.in_force(&header)?;
-        self.events_since = event::recorded_since(self.snapshot)?;
+        self.recorded = Recorded::of(self.snapshot)?;
         self.each(Kind::Event, |check, key, row| {
             check.event(key, row);
             Ok(())
@@ -197,7 +198,7 @@ impl<P: Snapshot> Check<'_, P> {
         } else if item.header.ttl >= 0 {
             self.counts.unqueued += 1;
         }
-        if self.events_since.is_some_and(|since| item.header.lsn > since) {
+        if self.recorded.as_ref().is_some_and(|since| item.header.lsn > since.at(place)) {
             self.has_event(place, &id, &item)?;
         }
         self.entries(place, &id, &item)

@@ -4,16 +4,15 @@
 //! the container, and moves with the documents where a range is cut. It holds the document before and
 //! after, each as it is stored, with its checksum.
 //!
-//! A policy may come and go. The row [`key::events_since`] says from which commit on all events are
-//! there; it is written by the first commit that records its events and goes with the first that does
+//! A policy may come and go. The row of [`Recorded`](super::recorded::Recorded) says from which commit
+//! on all events are there; it is written by the first commit that records its events and goes with the first that does
 //! not, so that a reader never takes a gap for silence.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use storage::Snapshot;
 use value::Document;
 
-use crate::row::{self, Fields, Item, corrupt};
-use crate::{Result, key};
+use crate::Result;
+use crate::row::{Fields, Item, corrupt};
 
 /// What happened to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,11 +154,6 @@ impl Parts {
             _ => Err(corrupt("event")),
         }
     }
-}
-
-/// The commit since which all events of a range are recorded; nothing where none are.
-pub(crate) fn recorded_since(snapshot: &impl Snapshot) -> Result<Option<u64>> {
-    snapshot.get(&key::events_since())?.map(|row| row::decode_u64(&row)).transpose()
 }
 
 #[cfg(test)]

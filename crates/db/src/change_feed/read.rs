@@ -15,7 +15,8 @@ use storage::{Direction, RangeStore, Snapshot};
 use value::{EpkRange, PartitionKey};
 
 use super::continuation::{Continuation, Slices};
-use super::event::{self, ChangeKind, Event};
+use super::event::{ChangeKind, Event};
+use super::recorded::Recorded;
 use super::search;
 use crate::charge::Charge;
 use crate::container::Container;
@@ -321,7 +322,7 @@ impl<P: Snapshot> Reader<'_, P> {
     /// Gives what one part has, from where its reader has come to.
     fn part(&mut self, slice: &Slice<P>, part: &Part) -> Result<Ended> {
         if self.request.mode == ChangeMode::AllVersions {
-            self.check_recorded(slice, part.lsn)?;
+            self.check_recorded(slice, part)?;
         }
         let mut walk = Walk::new(slice, part, self.request.mode)?;
         let mut done = part.lsn;
@@ -402,19 +403,24 @@ impl<P: Snapshot> Reader<'_, P> {
         self.request.after_s.is_none_or(|second| ts > second)
     }
 
-    /// Whether every event after a commit is there to be read.
-    fn check_recorded(&self, slice: &Slice<P>, after: u64) -> Result<()> {
+    /// Whether every event of a part is there to be read, from where its reader has come to.
+    fn check_recorded(&self, slice: &Slice<P>, part: &Part) -> Result<()> {
+        let after = part.lsn;
         if after == slice.snapshot.lsn() {
             return Ok(());
         }
-        let since = event::recorded_since(&slice.snapshot)?;
-        let mut is_recorded = since.is_some_and(|since| after >= since);
+        let recorded = Recorded::of(&slice.snapshot)?;
+        let mut is_recorded = recorded.is_some_and(|since| after >= since.within(&part.epk));
         let (from, to) = (key::event(after + 1, 0), key::all_of(Kind::Event).1);
         slice.snapshot.scan(
             Bound::Included(&from[..]),
             Bound::Excluded(&to[..]),
             Direction::Forward,
             &mut |_, row| {
+                let is_inside = |place: &[u8]| part.from[..] <= *place && *place < part.to[..];
+                if Event::place_of(row).is_ok_and(|place| !is_inside(place)) {
+                    return ControlFlow::Continue(());
+                }
                 // What is not swept yet is forgotten all the same.
                 is_recorded &= Event::ts_of(row)
                     .is_ok_and(|ts| !self.reading.container.is_past_retention(ts, self.now_s));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use storage::{Direction, Operation, RangeStore, Snapshot, Stop, View};
 
-use crate::change_feed::event::{self, Event};
+use crate::change_feed::event::Event;
+use crate::change_feed::recorded::Recorded;
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::index::update::{self, Stored};
@@ -239,18 +240,17 @@ impl<'a, S: RangeStore> Copying<'a, S> {
     /// Gives the new ranges what belongs to no single document: purges that are under way, how far
     /// time has come, since when all events are there.
     async fn copy_headers(&self) -> Result<()> {
-        let records_events = self.container.records_events();
-        let mut inherited = Inherited { records_events, ..Inherited::default() };
+        let mut inherited = Inherited::default();
         let lsn = self.db.lsn_of(self.old)?;
-        let mut purges = Vec::new();
+        let (mut purges, mut recorded) = (Vec::new(), Vec::new());
         for range in self.old {
             let header = self.db.range_header(range)?;
             let snapshot = self.db.store.snapshot(range.storage)?;
             inherited.last_ts = inherited.last_ts.max(header.last_ts);
             inherited.merged_lsn = inherited.merged_lsn.max(header.merged_lsn);
             // Where nothing was written since the policy is there, nothing is missing from now on.
-            let since = event::recorded_since(&snapshot)?.unwrap_or(snapshot.lsn());
-            inherited.events_since = inherited.events_since.max(since);
+            let since = Recorded::of(&snapshot)?;
+            recorded.push(since.unwrap_or_else(|| Recorded::since_commit(snapshot.lsn())));
             let (from, to) = key::all_of(key::Kind::Purge);
             purges.extend(rows_between(&snapshot, &from, &to, usize::MAX)?);
         }
@@ -262,7 +262,10 @@ impl<'a, S: RangeStore> Copying<'a, S> {
             if !purges.is_empty() {
                 range.purges.began(lsn);
             }
-            let inherited = Inherited { purges, ..inherited.clone() };
+            let old = self.old.iter().map(|old| &old.epk).zip(&recorded);
+            let records_events = self.container.records_events();
+            let recorded = records_events.then(|| Recorded::joined(&range.epk, old));
+            let inherited = Inherited { purges, recorded, ..inherited.clone() };
             settled(self.db.store.submit(range.storage, inherited).await)?;
         }
         Ok(())
@@ -380,9 +383,8 @@ struct Inherited {
     last_ts: u64,
     merged_lsn: u64,
     purges: Vec<(Vec<u8>, Bytes)>,
-    records_events: bool,
-    /// The later one, where two ranges differ: a reader who needs older events is refused.
-    events_since: u64,
+    /// Since when all events are there, if they are recorded.
+    recorded: Option<Recorded>,
 }
 
 impl Operation for Inherited {
@@ -395,15 +397,14 @@ impl Operation for Inherited {
         for (key, cutoff) in &self.purges {
             view.put(key, cutoff.clone());
         }
-        if self.records_events {
-            let since = Bytes::copy_from_slice(&self.events_since.to_be_bytes());
-            view.put(&key::events_since(), since);
+        if let Some(recorded) = &self.recorded {
+            view.put(&key::events_since(), recorded.encode());
         }
         let header = RangeHeader {
             last_ts: header.last_ts.max(self.last_ts),
             merged_lsn: self.merged_lsn,
             purges: self.purges.len() as u64,
-            records_events: self.records_events,
+            records_events: self.recorded.is_some(),
             ..header
         };
         view.put(&key::header(), header.encode());

@@ -351,15 +351,17 @@ async fn library() -> Server {
     server
 }
 
-/// Everything that a client can see of the partition: documents, what a query finds, and how far the
-/// range has come.
-async fn seen(server: &Server) -> (Vec<u8>, String, String) {
+/// Everything that a client can see of the partition: documents, what a query finds, how far the range
+/// has come, and what its change feed gives and where that ends.
+async fn seen(server: &Server) -> (Vec<u8>, String, String, [String; 2]) {
     let list = server.get(DOCS, &[KEY]).await.expect(200);
     let query = ("x-ms-documentdb-isquery", "true");
     let text = r#"{"query":"SELECT VALUE c.countOfBooks FROM c WHERE c.id = 'author'"}"#;
     let found = server.post(DOCS, &[KEY, query], text).await.expect(200);
     let count = found.json().get("Documents").unwrap().to_text();
-    (list.body.to_vec(), count, list.header("lsn").to_owned())
+    let changes = server.get(DOCS, &[KEY, ("a-im", "Incremental Feed")]).await.expect(200);
+    let changes = [changes.json().to_text(), changes.header("etag").to_owned()];
+    (list.body.to_vec(), count, list.header("lsn").to_owned(), changes)
 }
 
 #[tokio::test]
@@ -389,8 +391,16 @@ async fn a_book_and_its_count_are_one_transaction() {
     let book = book.expect(200);
     assert_eq!(server.get(&format!("{DOCS}/b1"), &[KEY]).await.expect(200).body, book.body);
     server.post(DOCS, &both, r#"{"id":"b2","pk":"a","author":"author"}"#).await.expect(201);
-    let (_, count, lsn) = seen(&server).await;
+    let (_, count, lsn, [changes, _]) = seen(&server).await;
     assert_eq!(count, "[2]");
+    // The book and the author's count came by the same commit, and the feed gives them side by side.
+    let changes = Value::parse(changes.as_bytes()).unwrap();
+    let changes = changes.get("Documents").and_then(Value::as_array).unwrap().to_vec();
+    let told = |change: &Value| (change.get("id").cloned(), change.get("_lsn").cloned());
+    let [book, author] = &changes[changes.len() - 2..] else { panic!("{changes:?}") };
+    assert_eq!(told(book).1, told(author).1);
+    let ids = [told(book).0, told(author).0];
+    assert!(ids.contains(&Some("b2".into())) && ids.contains(&Some("author".into())), "{ids:?}");
     assert_eq!(lsn.parse::<u64>().unwrap(), before.2.parse::<u64>().unwrap() + 2);
     assert!(server.db.verify(|_| {}).unwrap().problems.is_empty());
 }
@@ -417,7 +427,7 @@ async fn clients_that_publish_at_once_end_with_exact_counts() {
     for client in clients {
         client.await.unwrap();
     }
-    let (_, count, _) = seen(&server).await;
+    let (_, count, ..) = seen(&server).await;
     assert_eq!(count, "[80]");
     assert_eq!(server.documents(), 81);
     assert!(server.db.verify(|_| {}).unwrap().problems.is_empty());

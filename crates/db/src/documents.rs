@@ -130,7 +130,7 @@ pub struct Page {
     /// is the same; tests hold it to that.
     pub insist_on_indexes: bool,
     /// Whether the client merges the rows of several ranges itself where they have to be sorted,
-    /// counted or told apart: such a query over several ranges is refused, and the client asks for a
+    /// counted or told apart: such a query over several partitions is refused, and the client asks for a
     /// plan.
     pub client_merges: bool,
 }

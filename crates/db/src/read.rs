@@ -22,7 +22,7 @@ use crate::documents::{Failure, FeedPage, PAGE_ITEMS, Page};
 use crate::plan::ResumeFilter;
 use crate::policy::{CompositePath, IndexingMode, Order, Segment, Step};
 use crate::resource::Resource;
-use crate::scan::{READING_MS, Scope};
+use crate::scan::{READING_MS, Scope, Slice};
 use crate::session::Session;
 use crate::{Error, Kind, Result, routing, scripts};
 
@@ -67,12 +67,13 @@ fn merged_form(text: &str) -> Option<String> {
     is_merged.then(|| form.to_string())
 }
 
-/// Whether the rows of several ranges have to be brought together with a look at each other.
+/// Whether rows of several partitions have to be brought together with a look at each other. The
+/// service leaves that to clients also where all partitions lie in one range.
 fn must_be_merged<P: Snapshot>(asked: &Asked<'_, P>, scope: &Scope) -> bool {
     let slices = &asked.reading.slices;
-    let spans_ranges = slices.windows(2).any(|pair| pair[0].range.storage != pair[1].range.storage);
+    let is_one_partition = matches!(&slices[..], [] | [Slice { partition: Some(_), .. }]);
     let is_whole = scope.range.is_none() && scope.epk.is_none();
-    !asked.prepared.is_streaming() && spans_ranges && is_whole
+    !asked.prepared.is_streaming() && !is_one_partition && is_whole
 }
 
 pub(crate) fn refused(error: query::Error) -> Error {
@@ -107,8 +108,8 @@ impl<S: RangeStore> Db<S> {
             if page.client_merges && must_be_merged(&asked, scope) {
                 return Err(Error::new(
                     Kind::CrossPartitionQuery,
-                    "The query spans several partition key ranges, and its rows have to be merged: \
-                     ask for the query plan and merge the answers of the ranges.",
+                    "The query spans partitions, and its rows have to be merged: ask for the query plan \
+                     and merge the answers of the partition key ranges.",
                 ));
             }
             let insists = page.insist_on_indexes;

@@ -15,7 +15,7 @@ pub struct Config {
     /// Answer `GET /` only to those who sign it, as the cloud service does. Readiness probes of
     /// containers need the opposite.
     pub strict: bool,
-    /// Leave queries over several ranges to clients where their rows have to be merged, as the cloud
+    /// Leave queries over several partitions to clients where their rows have to be merged, as the cloud
     /// service does.
     pub client_merges: bool,
     /// Refuse requests about documents beyond the throughput that is provisioned for them.

@@ -146,8 +146,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "ORRERY_THROTTLE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) throttle: Option<bool>,
 
-    /// Refuse queries over several ranges whose rows have to be sorted or merged with 400/1004, as the
-    /// cloud service does; clients that can merge them ask for a plan then. Otherwise the server
+    /// Refuse queries over several partitions whose rows have to be sorted or merged with 400/1004, as
+    /// the cloud service does; clients that can merge them ask for a plan then. Otherwise the server
     /// answers them whole.
     #[arg(long, env = "ORRERY_CLIENT_MERGES", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) client_merges: Option<bool>,

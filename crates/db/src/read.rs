@@ -108,8 +108,9 @@ impl<S: RangeStore> Db<S> {
             if page.client_merges && must_be_merged(&asked, scope) {
                 return Err(Error::new(
                     Kind::CrossPartitionQuery,
-                    "The query spans partitions, and its rows have to be merged: ask for the query plan \
-                     and merge the answers of the partition key ranges.",
+                    "The provided cross partition query can not be directly served by the gateway: its \
+                     rows have to be merged. Ask for the query plan and merge the answers of the \
+                     partition key ranges.",
                 ));
             }
             let insists = page.insist_on_indexes;

@@ -14,6 +14,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use db::{Clock, Container, Db, Error, Kind};
 use hyper::body::Incoming;
+use hyper::header::{CONTENT_LOCATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use storage::RangeStore;
@@ -146,7 +147,11 @@ impl<S: RangeStore> Gateway<S> {
                     let told = "the server hit a fault of its own; see its log";
                     Err(Error::new(Kind::Internal, told).into())
                 });
-                exchange.render(result)
+                let mut response = exchange.render(result);
+                if let Ok(location) = HeaderValue::try_from(self.location(head, scheme)) {
+                    response.headers_mut().insert(CONTENT_LOCATION, location);
+                }
+                response
             }
         };
         cors::expose(&self.config.cors, &head.headers, response.headers_mut());
@@ -158,6 +163,13 @@ impl<S: RangeStore> Gateway<S> {
             activity_id = context.activity_id, "answered"
         );
         response
+    }
+
+    /// The URL of what was asked for, as the client reaches it.
+    fn location(&self, head: &Parts, scheme: Scheme) -> String {
+        let public_host = self.config.public_host.as_deref();
+        let endpoint = account::endpoint(scheme, &head.uri, &head.headers, public_host);
+        endpoint + head.uri.path().trim_start_matches('/')
     }
 
     async fn answer(

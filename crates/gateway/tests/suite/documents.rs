@@ -18,6 +18,7 @@ async fn a_document_lives_its_life() {
     let path = "/dbs/d/colls/c/docs/1";
     let read = server.get(path, &[KEY]).await.expect(200);
     assert_eq!(read.body, created.body);
+    assert_eq!(read.header("content-location"), "http://localhost/dbs/d/colls/c/docs/1");
     let etag = read.header("etag").to_owned();
     server.get(path, &[KEY, ("if-none-match", &etag)]).await.expect(304);
     server.post(DOCS, &[KEY], ONE).await.expect_error(409, 0, "already exists");

@@ -17,7 +17,7 @@
 //! | expiry | class, time, place | – |
 //! | purge | partition | documents up to this lsn are deleted |
 //! | event | lsn, ordinal in the commit | what happened to a document (`Event`) |
-//! | events since | – | all events after this lsn are there |
+//! | events since | – | after which lsn all events are there, by part (`Recorded`) |
 //! | index | index id, values, place | – |
 //! | shape | shape id, place | –; exactly one for each document that is indexed |
 //! | shape definition | shape id | the paths of the shape (`index::shape::ShapeSet`) |

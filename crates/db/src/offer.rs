@@ -1,7 +1,7 @@
 //! Throughput: what a database or container is provisioned with.
 //!
-//! Offers are stored, checked and echoed as the service does; they decide how many ranges a new
-//! container gets.
+//! Offers are stored, checked and echoed as the service does; they decide how many ranges a container
+//! gets, at first and when they are raised, and what `meter` lets it use.
 
 use std::sync::Arc;
 

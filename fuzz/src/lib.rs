@@ -45,6 +45,7 @@ impl Target {
                 strict: true,
                 throttle: false,
                 client_merges: false,
+                strict_ids: false,
                 cors: Origins::None,
                 connections_max: 1,
                 accept_test_tokens: true,

@@ -18,6 +18,9 @@ pub struct Config {
     /// Leave queries over several partitions to clients where their rows have to be merged, as the cloud
     /// service does.
     pub client_merges: bool,
+    /// Refuse to find documents by ids that do not survive in a URL, as the cloud service's classic
+    /// gateway does.
+    pub strict_ids: bool,
     /// Refuse requests about documents beyond the throughput that is provisioned for them.
     pub throttle: bool,
     /// The web pages that may call the server from a browser.

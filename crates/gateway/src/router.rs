@@ -280,6 +280,31 @@ impl Target {
         matches!(self, Target::InContainer(_, Documents | Document(_)))
     }
 
+    /// Refuses the documents that the cloud service's classic gateway does not find by their URL.
+    ///
+    /// That gateway decodes a path more than once before it checks the signature, and takes what
+    /// stands there then for the end of a segment or of the path; so it sees another link than the
+    /// client has signed. Control characters it does not let in at all.
+    pub(crate) fn check_id(&self) -> Result<()> {
+        let Target::InContainer(_, ContainerTarget::Document(id)) = self else { return Ok(()) };
+        if id.contains(char::is_control) {
+            return Err(Error::bad_request(
+                "The request URL is invalid: with --strict-ids no document is found by an id with \
+                 control characters",
+            ));
+        }
+        if id.contains(['/', '\\', '#']) || id.ends_with(' ') || has_percent_escape(id) {
+            return Err(Error::new(
+                Kind::Unauthorized,
+                format!(
+                    "The input authorization token can't serve the request: with --strict-ids no \
+                     document is found by the URL of the id '{id}'"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// A word for the kind of thing, for the figures.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -307,6 +332,12 @@ impl Target {
             Target::Transactions => "transaction",
         }
     }
+}
+
+fn has_percent_escape(text: &str) -> bool {
+    text.as_bytes().windows(3).any(|bytes| {
+        bytes[0] == b'%' && bytes[1].is_ascii_hexdigit() && bytes[2].is_ascii_hexdigit()
+    })
 }
 
 #[cfg(test)]

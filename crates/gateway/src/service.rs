@@ -202,6 +202,9 @@ impl<S: RangeStore> Gateway<S> {
         let Route { target, subject } = router::route(head.uri.path())?;
         exchange.kind = target.kind();
         let action = request::action(&head.method, &target, headers)?;
+        if self.config.strict_ids {
+            target.check_id()?;
+        }
         let authority = self.authority(&target, &subject, head, headers)?;
         authority.check(&target, action, head)?;
         let (options, endpoint) = match target {

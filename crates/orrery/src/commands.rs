@@ -152,6 +152,12 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "ORRERY_CLIENT_MERGES", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) client_merges: Option<bool>,
 
+    /// Refuse to find a document by its URL if its id holds '/', '\\', '#' or a percent escape or ends
+    /// with a space (401), or holds control characters (400), as the cloud service's classic gateway
+    /// does. Otherwise every id can be addressed, percent-encoded.
+    #[arg(long, env = "ORRERY_STRICT_IDS", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) strict_ids: Option<bool>,
+
     /// Origins of web pages that may call the server, separated by commas, or '*'
     /// [default: '*' on localhost, none elsewhere]
     #[arg(long, env = "ORRERY_CORS_ORIGINS", value_name = "LIST")]

@@ -597,6 +597,7 @@ mod tests {
             strict: true,
             throttle: false,
             client_merges: false,
+            strict_ids: false,
             cors: Origins::None,
             connections_max: 8,
             accept_test_tokens: false,

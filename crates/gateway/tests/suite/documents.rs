@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::support::{Headers, start};
+use crate::support::{Headers, config, start, start_with};
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", r#"["a"]"#);
@@ -107,6 +107,40 @@ async fn ids_are_taken_as_they_are() {
         server.post(DOCS, &[KEY], &body).await.expect(201);
         let read = server.get(&format!("{DOCS}/{path}/"), &[KEY]).await.expect(200);
         assert_eq!(read.text("id"), id);
+    }
+}
+
+/// What the Go SDK's tests of the two gateways say of ids that a URL hardly carries.
+#[tokio::test]
+async fn strange_ids_can_be_created_and_are_addressed_where_that_is_allowed() {
+    let cases = [
+        ("This is a test", "This%20is%20a%20test", 200),
+        (" a", "%20a", 200),
+        ("a?b", "a%3Fb", 200),
+        ("100%", "100%25", 200),
+        ("a ", "a%20", 401),
+        ("a%20", "a%2520", 401),
+        ("%E9%B1%80", "%25E9%25B1%2580", 401),
+        ("a/b", "a%2Fb", 401),
+        (r"a\\b", "a%5Cb", 401),
+        ("a#b", "a%23b", 401),
+        (r"a\rb", "a%0Db", 400),
+        (r"a\tb", "a%09b", 400),
+        (r"a\nb", "a%0Ab", 400),
+    ];
+    for strict_ids in [false, true] {
+        let config = gateway::Config { strict_ids, ..config() };
+        let server = start_with(config).await.with_container().await;
+        for (id, path, refused) in cases {
+            let body = format!(r#"{{"id":"{id}","pk":"a"}}"#);
+            let path = format!("{DOCS}/{path}");
+            let is_found = !strict_ids || refused == 200;
+            let expected = |status| if is_found { status } else { refused };
+            server.post(DOCS, &[KEY], &body).await.expect(201);
+            server.get(&path, &[KEY]).await.expect(expected(200));
+            server.send("PUT", &path, &[KEY], body).await.expect(expected(200));
+            server.send("DELETE", &path, &[KEY], "").await.expect(expected(204));
+        }
     }
 }
 

@@ -35,7 +35,6 @@ async fn malformed_bodies_are_refused() {
     check(r#"{"pk":"a"}"#, 400, "id").await;
     check(r#"{"id":1,"pk":"a"}"#, 400, "").await;
     check(r#"{"id":"","pk":"a"}"#, 400, "").await;
-    check(r#"{"id":"a/b","pk":"a"}"#, 400, "").await;
     check(format!(r#"{{"id":"{}","pk":"a"}}"#, "x".repeat(1_024)), 400, "").await;
     check(&b"\x80\xe9"[..], 400, "binary JSON").await;
 }

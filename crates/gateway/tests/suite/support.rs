@@ -29,6 +29,7 @@ pub(crate) fn config() -> Config {
         strict: false,
         throttle: false,
         client_merges: false,
+        strict_ids: false,
         cors: Origins::Any,
         connections_max: 16,
         accept_test_tokens: false,

@@ -53,6 +53,7 @@ impl Client {
             strict: true,
             throttle: false,
             client_merges: false,
+            strict_ids: false,
             cors: Origins::None,
             connections_max: 8,
             accept_test_tokens: false,

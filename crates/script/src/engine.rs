@@ -7,19 +7,19 @@ use rquickjs::context::EvalOptions;
 use rquickjs::context::intrinsic::{
     Date, Eval, Json, MapSet, Promise, Proxy, RegExp, RegExpCompiler, TypedArrays,
 };
-use rquickjs::{Context, Ctx, FromJs, Function, Object, Runtime, Value};
+use rquickjs::{Context, Ctx, Function, Object, Runtime, Value};
 
+use crate::own::{OWN_FILE, Own};
 use crate::{ErrorKind, Limits, Pace, ScriptError, Surroundings};
-
-const SANDBOX: &str = include_str!("js/sandbox.js");
-const DATES: &str = include_str!("js/dates.js");
-
-/// The name by which our own scripts go in stack traces, so that they can be left out.
-const OWN_FILE: &str = "<orrery>";
 
 /// What the engine has at least, so that it is never short of memory while it is set up: it would
 /// not survive that.
 const MEMORY_BYTES_MIN: usize = 1 << 20;
+
+/// What a context has of the language. No performance counters, no weak references, no DOM: nothing
+/// that the service lacks and that would tell two runs apart.
+pub(crate) type Intrinsics =
+    (Date, Eval, RegExpCompiler, RegExp, Json, Proxy, MapSet, TypedArrays, Promise);
 
 /// A runtime with one context.
 pub(crate) struct Engine {
@@ -44,10 +44,6 @@ impl Engine {
         });
         let watching = Arc::clone(&watch);
         runtime.set_interrupt_handler(Some(Box::new(move || watching.interrupts())));
-        // No performance counters, no weak references, no DOM: nothing that the service lacks and
-        // that would tell two runs apart.
-        type Intrinsics =
-            (Date, Eval, RegExpCompiler, RegExp, Json, Proxy, MapSet, TypedArrays, Promise);
         let context = Context::custom::<Intrinsics>(&runtime).map_err(refused)?;
         Ok(Engine { context, watch, surroundings: surroundings.clone() })
     }
@@ -84,11 +80,11 @@ impl Engine {
         let now_ms = Arc::clone(&self.surroundings.now_ms);
         // Exact: the largest time of JavaScript is below 2^53.
         native.set("now", Function::new(ctx.clone(), move || now_ms() as f64)?)?;
-        let load_dates = move |ctx: Ctx<'js>| evaluate_own::<Function<'js>>(&ctx, DATES);
+        let load_dates = |ctx: Ctx<'js>| Own::Dates.load(&ctx);
         native.set("loadDates", Function::new(ctx.clone(), load_dates)?)?;
         native.set("seed", self.surroundings.seed as u32)?;
         native.set("stream", (self.surroundings.seed >> 32) as u32)?;
-        let make: Function<'js> = evaluate_own(ctx, SANDBOX)?;
+        let make = Own::Sandbox.load(ctx)?;
         let tools: Object<'js> = make.call((native,))?;
         let describe = tools.get("describe")?;
         Ok((Sandbox { describe, watch: Arc::clone(&self.watch) }, tools))
@@ -279,20 +275,12 @@ fn evaluate<'js>(ctx: &Ctx<'js>, id: &str, source: &str) -> rquickjs::Result<Val
     ctx.eval_with_options(source, options)
 }
 
-/// Evaluates a text of our own.
-pub(crate) fn evaluate_own<'js, T: FromJs<'js>>(
-    ctx: &Ctx<'js>,
-    source: &str,
-) -> rquickjs::Result<T> {
-    let mut options = EvalOptions::default();
-    options.filename = Some(OWN_FILE.to_owned());
-    ctx.eval_with_options(source, options)
-}
-
 /// Ends the script, by an exception that it cannot catch: only an interrupted engine has those, so
 /// it is given something to interrupt.
 pub(crate) fn interrupt(ctx: &Ctx<'_>) -> rquickjs::Result<()> {
-    evaluate_own(ctx, "for (;;);")
+    let mut options = EvalOptions::default();
+    options.filename = Some(OWN_FILE.to_owned());
+    ctx.eval_with_options("for (;;);", options)
 }
 
 /// The text of a JavaScript string, where there is one. Lone surrogates, which UTF-8 cannot say,

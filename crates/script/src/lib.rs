@@ -23,6 +23,7 @@ mod functions;
 mod host;
 mod limits;
 mod link;
+mod own;
 mod run;
 
 pub use error::{ErrorKind, ScriptError};

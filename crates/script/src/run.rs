@@ -11,14 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rquickjs::promise::PromiseState;
 use rquickjs::{Ctx, Function, Object, Promise, Value};
 
-use crate::engine::{Engine, Place, Sandbox, Watch, evaluate_own, interrupt, text};
+use crate::engine::{Engine, Place, Sandbox, Watch, interrupt, text};
 use crate::error::{ErrorKind, ScriptError};
 use crate::host::{Host, HostError, Page, Query, Read};
 use crate::link::{Link, Links};
+use crate::own::Own;
 use crate::{Limits, Surroundings};
-
-const CONTEXT: &str = include_str!("js/context.js");
-const QUERY: &str = include_str!("js/query.js");
 
 /// A script as it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +216,7 @@ fn context<'js>(
 ) -> rquickjs::Result<Object<'js>> {
     let container = host.container();
     let links = Links::of(&container);
-    let make: Function<'js> = evaluate_own(ctx, CONTEXT)?;
+    let make = Own::Context.load(ctx)?;
     let native = natives(ctx, engine.watch(), links, limits.host_calls_max)?;
     let told = Object::new(ctx.clone())?;
     told.set("kind", facts.kind)?;
@@ -280,7 +278,7 @@ fn natives<'js>(
     native.set("collectionLink", Function::new(ctx.clone(), container_link)?)?;
     let document_link = move |link: String| links.document(&link).err();
     native.set("documentLink", Function::new(ctx.clone(), document_link)?)?;
-    let load = move |ctx: Ctx<'js>| evaluate_own::<Function<'js>>(&ctx, QUERY);
+    let load = |ctx: Ctx<'js>| Own::Queries.load(&ctx);
     native.set("loadQueries", Function::new(ctx.clone(), load)?)?;
     Ok(native)
 }

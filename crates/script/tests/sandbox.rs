@@ -232,6 +232,19 @@ fn nothing_of_the_world_outside() {
     );
 }
 
+/// The host's own scripts are modules of the engine. Those that are loaded can be imported, but what
+/// they exported is gone.
+#[test]
+fn nothing_of_the_host() {
+    for name in ["sandbox", "dates", "context", "queries"] {
+        let source = format!(
+            "new Date(); __.filter; import('<orrery>/{name}').then(function (found) {{ \
+             __.response.setBody(Object.keys(found).length + typeof found.part); }});"
+        );
+        check(&source, "\"1undefined\"");
+    }
+}
+
 /// Scripts of many clients at once do not see one another.
 #[test]
 fn scripts_side_by_side() {

@@ -1,11 +1,11 @@
 // What procedures and triggers find besides the language: `getContext()`, `__`, `console` and
-// `ErrorCodes`. Evaluates to a function of the sandbox, the natives of the run and its facts;
+// `ErrorCodes`. Its part is a function of the sandbox, the natives of the run and its facts;
 // answers what the run needs to drive the script.
 //
 // A call on the collection is only noted down here. When the script's turn has ended, the run takes
 // one note after the other, asks the host, and hands the answer to `complete`.
-0, function (sandbox, native, facts) {
-    'use strict';
+export let part = function (sandbox, native, facts) {
+    part = undefined;
 
     const { apply, defineProperty, fail, hide, parse, random32, stringify, slice, isArray } = sandbox;
     const { freeze } = Object;
@@ -239,7 +239,7 @@
         return parse(facts.partitionKey);
     });
 
-    // The query functions are many and seldom used: they are read when first asked for.
+    // The query functions are many and seldom used: they are loaded when first asked for.
     let queries;
     for (const name of ['filter', 'map', 'pluck', 'flatten', 'unwind', 'sortBy', 'sortByDescending', 'chain', 'spatial', 'proxy']) {
         defineProperty(collection, name, {
@@ -438,4 +438,4 @@
         responseDocument: () => bodyOf(responseProperties, true),
         request: () => bodyOf(requestProperties, true),
     };
-}
+};

@@ -1,9 +1,9 @@
-// Dates whose clock is the caller's, and whose local time is UTC wherever the server runs. Evaluates
-// to a function of what the sandbox shares, the engine's own dates and the clock; answers `Date`.
+// Dates whose clock is the caller's, and whose local time is UTC wherever the server runs. Its
+// part is a function of what the sandbox shares, the engine's own dates and the clock; answers `Date`.
 //
-// This may be read when the script is already running: see query.js.
-0, function (sandbox, NativeDate, now) {
-    'use strict';
+// This may be loaded when the script is already running: see queries.js.
+export let part = function (sandbox, NativeDate, now) {
+    part = undefined;
 
     const { apply, construct, defineProperty, hide, slice } = sandbox;
     const dates = NativeDate.prototype;
@@ -91,4 +91,4 @@
     hide(dates, 'toLocaleDateString', function toLocaleDateString() { return dateText(this); });
     hide(dates, 'toLocaleTimeString', function toLocaleTimeString() { return timeText(this); });
     return DateOfHost;
-}
+};

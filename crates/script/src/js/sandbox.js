@@ -1,13 +1,12 @@
 // What every script finds: the language, without what would tell two runs of it apart and without
-// what could run past its deadline. Evaluates to a function of the natives of the engine.
+// what could run past its deadline. Its part is a function of the natives of the engine.
 //
 // A script may change every object that it can reach, so nothing here calls a method of such an
 // object after the script has started: what is needed later is kept in a constant now.
 //
-// This is read for every run, so it is kept short, and without parentheses around functions: the
-// engine would read what they hold twice, looking for an arrow behind them.
-0, function (native) {
-    'use strict';
+// This is done for every run, so it does no more than every run needs.
+export let part = function (native) {
+    part = undefined;
 
     const { apply, construct } = Reflect;
     const { defineProperty, getOwnPropertyNames, setPrototypeOf } = Object;
@@ -351,4 +350,4 @@
 
     const tools = { apply, construct, defineProperty, describe, fail, hide, parse, random, random32, stringify, slice, isArray: isPlainArray };
     return tools;
-}
+};

@@ -1,4 +1,4 @@
-// The query functions of the collection and of `__`: filter, map, chain and the others. Evaluates to
+// The query functions of the collection and of `__`: filter, map, chain and the others. Its part is
 // a function of the sandbox and of what the context lends.
 //
 // Every query walks the documents of the partition and evaluates in JavaScript, step by step from
@@ -6,10 +6,10 @@
 // before the first page. A continuation says where in the walk the next page starts and how many
 // results of there it skips.
 //
-// This is read when the script is already running, so nothing here relies on what a script can
+// This is loaded when the script is already running, so nothing here relies on what a script can
 // change: no iteration over arrays, no method of theirs.
-0, function (sandbox, context) {
-    'use strict';
+export let part = function (sandbox, context) {
+    part = undefined;
 
     const { fail, stringify, parse, isArray } = sandbox;
     const { accept, enqueue, optionsAndCallback, pageSize, collection, isClosing } = context;
@@ -288,4 +288,4 @@
         };
     }
     return functions;
-}
+};

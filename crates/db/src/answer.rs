@@ -8,10 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use query::{Condition, OrderBy, Prepared, RowKey, RunError, Touched};
 use storage::Snapshot;
-use value::{DocumentRid, Value};
+use value::DocumentRid;
 
 use crate::access::choose::{Choice, Chooser, Extent};
-use crate::access::lookup::{Found, Lookup, single_branch};
+use crate::access::lookup::{Lookup, single_branch};
 use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, sort_keys, tied};
 use crate::charge::Charge;
 use crate::continuation::{self, Cursor, Progress, Tie};
@@ -20,7 +20,8 @@ use crate::explain::{self, Explanation, IndexUse, Way};
 use crate::plan::ResumeFilter;
 use crate::read::refused;
 use crate::row::Item;
-use crate::scan::{Reading, Scan, Start};
+use crate::scan::Reading;
+use crate::walk::{Candidate, Origin, Walk};
 use crate::{Error, Result};
 
 /// One page of one query.
@@ -180,35 +181,39 @@ impl<P: Snapshot> Asked<'_, P> {
             return Ok(page.finish(None));
         }
         let inclusive = self.cursor.is_some_and(|cursor| cursor.rows_taken.is_some());
+        let touched = self.touched_rows();
         let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
-            None => Walk::new(self.reading, &chooser.choose(&self.condition, Extent::Page)?),
-            Some(Progress::Place(place)) => Walk::Scan(self.reading.scan(if inclusive {
-                Start::At(place)
-            } else {
-                Start::After(place)
-            })),
+            None => self.walk(&chooser.choose(&self.condition, Extent::Page)?, touched)?,
+            Some(Progress::Created { last, place }) if place.is_empty() && self.are_few()? => {
+                let choice = chooser.choose(&self.condition, Extent::Page)?;
+                self.walk(&choice, touched)?.behind_number(*last, inclusive)
+            }
+            Some(Progress::Created { last, place }) => {
+                Walk::later(self.reading, *last, place, inclusive, touched)?
+            }
+            Some(Progress::Place(place)) => Walk::behind(self.reading, place, inclusive, touched),
             Some(Progress::Entry(entry)) => {
                 let branches = chooser.again(&self.condition, &entry.branches)?;
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
-                Walk::Lookup(Box::new(lookup))
+                Walk::along(lookup, touched)
             }
             Some(_) => return Err(continuation::invalid()),
         };
         // The first document may be the one that the page before ended in.
         let mut resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
-        while let Some(candidate) = walk.next(self.touched_rows())? {
+        while let Some(candidate) = walk.next()? {
             page.loaded(&candidate.item);
             let rows = self.rows_of(&candidate)?;
             let skipped = match resumed.take() {
-                Some(resumed) if walk.progress(&candidate.origin) == *resumed => self.rows_taken(),
+                Some(resumed) if walk.progress(&candidate) == *resumed => self.rows_taken(),
                 _ => 0,
             };
             for (number, row) in rows.into_iter().enumerate().skip(skipped) {
                 match page.offer(|| row.clone()) {
                     Offered::Taken => {}
                     Offered::Full => {
-                        let progress = walk.progress(&candidate.origin);
+                        let progress = walk.progress(&candidate);
                         let next = page.cursor(progress, Some(number));
                         return Ok(page.finish(Some(next)));
                     }
@@ -218,11 +223,22 @@ impl<P: Snapshot> Asked<'_, P> {
                 }
             }
             if self.reading.is_overdue() {
-                let next = page.cursor(walk.progress(&candidate.origin), None);
+                let next = page.cursor(walk.progress(&candidate), None);
                 return Ok(page.finish(Some(next)));
             }
         }
         Ok(page.finish(None))
+    }
+
+    /// Whether documents that no order is asked for come as they were created.
+    fn are_few(&self) -> Result<bool> {
+        Ok(!self.insists && self.reading.is_few()?)
+    }
+
+    /// Documents that no order is asked for.
+    fn walk<'w>(&'w self, choice: &Choice, touched: &'w Touched) -> Result<Walk<'w, P>> {
+        let walk = Walk::new(self.reading, choice, touched);
+        if self.are_few()? { walk.in_creation_order() } else { Ok(walk) }
     }
 
     fn rows_taken(&self) -> usize {
@@ -280,7 +296,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let is_descending = order.first().is_some_and(|by| by.descending);
         let mut floors = Vec::new();
         let tie = match self.cursor {
-            None => match (self.is_for_merging, along) {
+            None => match (self.is_for_merging || (along.is_none() && self.are_few()?), along) {
                 (true, _) if is_descending => Tie::RidDescending,
                 (true, _) => Tie::Rid,
                 (false, Some(along)) => along.natural_tie(),
@@ -369,13 +385,13 @@ impl<P: Snapshot> Asked<'_, P> {
     ) -> Result<VecDeque<Ranked>> {
         let wanted = page.wanted().saturating_add(1);
         let mut lowest = Lowest::new(terms.tie, wanted, CUT_KEYS_MAX, SORT_BYTES);
-        let mut walk = Walk::new(self.reading, choice);
-        while let Some(candidate) = walk.next(self.prepared.touched())? {
+        let mut walk = Walk::new(self.reading, choice, self.prepared.touched());
+        while let Some(candidate) = walk.next()? {
             page.loaded(&candidate.item);
             let rank = self.rank(&candidate, terms)?;
             let is_wanted = terms.admits(&rank);
             if is_wanted && lowest.takes(&rank) && !self.rows_of(&candidate)?.is_empty() {
-                let (slice, place) = walk.whereabouts(&candidate.origin, self.reading);
+                let (slice, place) = candidate.origin.whereabouts(self.reading);
                 lowest.push(Ranked { rank, slice, place, item: None })?;
             }
         }
@@ -480,8 +496,9 @@ impl<P: Snapshot> Asked<'_, P> {
         let tie = terms.tie;
         let mut firsts: HashMap<RowKey, (Rank, Bytes)> = HashMap::new();
         let mut bytes = 0;
-        let mut walk = Walk::new(self.reading, &chooser.choose(&self.condition, Extent::Whole)?);
-        while let Some(candidate) = walk.next(self.prepared.touched())? {
+        let choice = chooser.choose(&self.condition, Extent::Whole)?;
+        let mut walk = Walk::new(self.reading, &choice, self.prepared.touched());
+        while let Some(candidate) = walk.next()? {
             page.loaded(&candidate.item);
             let rank = self.rank(&candidate, &terms)?;
             let rows = self.prepared.distinct_rows_of(&candidate.document).map_err(refused)?;
@@ -534,9 +551,9 @@ impl<P: Snapshot> Asked<'_, P> {
         if page.is_satisfied() {
             return Ok(page.finish(None));
         }
-        let mut walk = Walk::new(self.reading, choice);
+        let mut walk = self.walk(choice, self.prepared.touched())?;
         let documents = std::iter::from_fn(|| {
-            let candidate = walk.next(self.prepared.touched()).transpose()?;
+            let candidate = walk.next().transpose()?;
             Some(candidate.map(|candidate| {
                 page.loaded(&candidate.item);
                 candidate.document
@@ -604,95 +621,6 @@ fn too_large() -> Error {
     Error::bad_request(
         "the result of the query is too large to be sorted and made distinct; narrow the query",
     )
-}
-
-/// Documents as they are found, in no order that the query asks for.
-enum Walk<'r, P> {
-    Nothing,
-    Scan(Scan<'r, P>),
-    Lookup(Box<Lookup<'r, P>>),
-}
-
-/// A document that may contribute to the answer.
-struct Candidate {
-    origin: Origin,
-    item: Item,
-    /// The parts of the document that the query looks at.
-    document: Value,
-}
-
-/// How a document was found.
-enum Origin {
-    Place(Vec<u8>),
-    Entry(Found),
-}
-
-impl Origin {
-    fn place(&self) -> &[u8] {
-        match self {
-            Origin::Place(place) => place,
-            Origin::Entry(found) => &found.place,
-        }
-    }
-}
-
-impl Candidate {
-    fn new(origin: Origin, item: Item, touched: &Touched) -> Candidate {
-        let document = item.document.select(touched);
-        Candidate { origin, item, document }
-    }
-}
-
-impl<'r, P: Snapshot> Walk<'r, P> {
-    fn new(reading: &'r Reading<P>, choice: &Choice) -> Self {
-        match choice {
-            Choice::Nothing => Walk::Nothing,
-            Choice::Scan => Walk::Scan(reading.scan(Start::Beginning)),
-            Choice::Lookup { branches, also, .. } => {
-                let lookup = Lookup::new(reading, branches.clone(), also.clone(), None, false);
-                Walk::Lookup(Box::new(lookup))
-            }
-        }
-    }
-
-    /// The next document, each once.
-    fn next(&mut self, touched: &Touched) -> Result<Option<Candidate>> {
-        match self {
-            Walk::Nothing => Ok(None),
-            Walk::Scan(scan) => Ok(scan.next()?.map(|visited| {
-                Candidate::new(Origin::Place(visited.place.to_vec()), visited.item, touched)
-            })),
-            Walk::Lookup(lookup) => {
-                while let Some((found, item)) = lookup.next()? {
-                    let candidate = Candidate::new(Origin::Entry(found), item, touched);
-                    let Origin::Entry(found) = &candidate.origin else { continue };
-                    if !lookup.may_repeat() || lookup.is_first(found, &candidate.document) {
-                        return Ok(Some(candidate));
-                    }
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// The position behind a document.
-    fn progress(&self, origin: &Origin) -> Progress {
-        match (self, origin) {
-            (Walk::Lookup(lookup), Origin::Entry(found)) => Progress::Entry(lookup.progress(found)),
-            (_, origin) => Progress::Place(origin.place().to_vec()),
-        }
-    }
-
-    /// In which slice a document lies, and where.
-    fn whereabouts(&self, origin: &Origin, reading: &Reading<P>) -> (usize, Vec<u8>) {
-        match origin {
-            Origin::Entry(found) => (found.slice, found.place.clone()),
-            Origin::Place(place) => {
-                let slice = reading.slices.partition_point(|slice| slice.to <= *place);
-                (slice, place.clone())
-            }
-        }
-    }
 }
 
 /// Whether a row went into the page.

@@ -29,6 +29,9 @@ pub(crate) struct Cursor {
 pub(crate) enum Progress {
     /// In the order of places: the last document that was looked at.
     Place(Vec<u8>),
+    /// In the order of creation: the number of the last document. With a place: in the order of places
+    /// among the documents that were created after that one.
+    Created { last: u64, place: Vec<u8> },
     /// In the order of index entries.
     Entry(EntryProgress),
     /// In the order that the query asks for: the keys of the last document, and what comes behind
@@ -77,8 +80,8 @@ impl Tie {
 
 impl Cursor {
     /// A cursor for feeds and queries without limits.
-    pub(crate) fn after(place: Vec<u8>) -> Cursor {
-        Cursor { progress: Progress::Place(place), rows_taken: None, passed: 0, given: 0 }
+    pub(crate) fn after(progress: Progress) -> Cursor {
+        Cursor { progress, rows_taken: None, passed: 0, given: 0 }
     }
 }
 
@@ -143,6 +146,11 @@ impl Cursor {
                 out.push(3);
                 out.extend_from_slice(key);
             }
+            Progress::Created { last, place } => {
+                out.push(4);
+                put_number(*last, out);
+                out.extend_from_slice(place);
+            }
         }
     }
 
@@ -173,6 +181,7 @@ impl Cursor {
                 Progress::Sorted { keys: reader.bytes()?, tie, tied: reader.0.to_vec() }
             }
             3 => Progress::Row(reader.0.try_into().ok()?),
+            4 => Progress::Created { last: reader.number()?, place: reader.0.to_vec() },
             _ => return None,
         };
         Some(Cursor { progress, rows_taken, passed, given })
@@ -266,6 +275,7 @@ mod tests {
             Progress::Entry(entry),
             Progress::Sorted { keys: vec![1, 2], tie: Tie::RidDescending, tied: vec![0; 8] },
             Progress::Row([7; 16]),
+            Progress::Created { last: u64::MAX, place: b"place".to_vec() },
         ] {
             let cursor = Cursor { progress, rows_taken: None, passed: u64::MAX, given: 200 };
             let mut bytes = Vec::new();
@@ -282,7 +292,8 @@ mod tests {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
         let container = ContainerRid::new(DatabaseRid(1), 2);
         let subject = Subject { container, query: "SELECT * FROM c" };
-        let cursor = Cursor { rows_taken: Some(3), ..Cursor::after(b"place".to_vec()) };
+        let cursor =
+            Cursor { rows_taken: Some(3), ..Cursor::after(Progress::Place(b"place".to_vec())) };
         let token = cursor.sign(&key, &subject);
         assert_eq!(Cursor::verify(&token, &key, &subject), Ok(cursor));
 

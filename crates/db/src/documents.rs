@@ -1,11 +1,13 @@
 //! Requests about documents: single writes, batches, point reads, feeds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::{Operation, RangeStore, Snapshot, Stop, SubmitError, View};
-use value::{Document, DocumentRid, PartitionKey};
+use value::{Document, DocumentRid, PartitionKey, Parts};
 
+use crate::access::choose::Choice;
 use crate::charge::Charge;
 use crate::container::{Container, Range};
 use crate::continuation::{self, Cursor, Progress, Subject};
@@ -13,9 +15,10 @@ use crate::database::Db;
 use crate::explain::IndexUse;
 use crate::key::{self, PartitionPrefix};
 use crate::row::{self, Item};
-use crate::scan::{Scope, Start};
+use crate::scan::Scope;
 use crate::session::{Position, Session};
 use crate::transaction::{Transaction, Written};
+use crate::walk::Walk;
 use crate::write::{self, Address, Commit, Conditions, Prepared, Refused, Write};
 use crate::{Error, Kind, Result, precondition};
 
@@ -126,8 +129,8 @@ pub struct Page {
     pub continuation: Option<String>,
     /// Whether the client wants to know which indexes a query uses.
     pub tell_indexes: bool,
-    /// Whether a query takes an index wherever one serves, also where a scan is cheaper. The answer
-    /// is the same; tests hold it to that.
+    /// Whether a query takes an index wherever one serves, also where a scan is cheaper, and gives rows
+    /// as they are found. The answer is the same; tests hold it to that.
     pub insist_on_indexes: bool,
     /// Whether the client merges the rows of several ranges itself where they have to be sorted,
     /// counted or told apart: such a query over several partitions is refused, and the client asks for a
@@ -402,7 +405,7 @@ impl<S: RangeStore> Db<S> {
         Ok(Outcome { status: 200, document: None, etag: None, at, charge: Charge::METADATA_WRITE })
     }
 
-    /// Reads documents in the order of their places.
+    /// Reads documents: few in the order of their creation, many in the order of their places.
     pub fn read_feed(
         &self,
         container: &Arc<Container>,
@@ -414,29 +417,37 @@ impl<S: RangeStore> Db<S> {
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
-        let start = match &cursor {
-            None => Start::Beginning,
-            Some(Cursor { progress: Progress::Place(place), .. }) => Start::After(place),
+        let reading = self.reading(container, scope, None, session)?;
+        let nothing = Parts::Members(BTreeMap::new());
+        let all = || Walk::new(&reading, &Choice::Scan, &nothing);
+        let mut walk = match cursor.map(|cursor| cursor.progress) {
+            None if reading.is_few()? => all().in_creation_order()?,
+            None => all(),
+            Some(Progress::Created { last, place }) if place.is_empty() && reading.is_few()? => {
+                all().in_creation_order()?.behind_number(last, false)
+            }
+            Some(Progress::Created { last, place }) => {
+                Walk::later(&reading, last, &place, false, &nothing)?
+            }
+            Some(Progress::Place(place)) => Walk::behind(&reading, &place, false, &nothing),
             Some(_) => return Err(continuation::invalid().into()),
         };
-        let reading = self.reading(container, scope, None, session)?;
-        let mut scan = reading.scan(start);
         let mut feed =
             FeedPage { at: reading.at.clone(), charge: Charge::MINIMUM, ..Default::default() };
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         let mut bytes = 0;
         let mut last = None;
-        while let Some(visited) = scan.next()? {
-            let text = visited.item.document.text();
+        while let Some(candidate) = walk.next()? {
+            let text = candidate.item.document.text();
             let full = feed.rows.len() >= items_max || bytes + text.len() > PAGE_BYTES;
-            if full && let Some(place) = last {
-                feed.continuation = Some(Cursor::after(place).sign(&self.signing, &subject));
+            if full && let Some(progress) = last {
+                feed.continuation = Some(Cursor::after(progress).sign(&self.signing, &subject));
                 break;
             }
             bytes += text.len();
             feed.charge += Charge::load(text.len()) + Charge::output(text.len());
             feed.rows.push(text);
-            last = Some(visited.place.to_vec());
+            last = Some(walk.progress(&candidate));
         }
         Ok(feed)
     }

@@ -45,6 +45,7 @@ mod transaction;
 mod unique;
 mod user;
 mod verify;
+mod walk;
 mod write;
 
 pub use catalog::{Database, User};

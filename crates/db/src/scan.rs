@@ -66,8 +66,17 @@ pub(crate) struct Slice<P> {
     prefix: Option<PartitionKey>,
     /// Purged partitions, with the lsn up to which their documents are gone.
     purged: Arc<HashMap<Vec<u8>, u64>>,
-    /// How many documents the range and the slice hold, once somebody has asked.
-    counts: OnceCell<(u64, u64)>,
+    /// What the range and the slice hold, once somebody has asked.
+    counts: OnceCell<Counts>,
+}
+
+/// How much is stored in a slice and in its range.
+#[derive(Clone, Copy)]
+struct Counts {
+    range_documents: u64,
+    /// At most so many and so much, where no counter says it of the slice.
+    documents: u64,
+    bytes: u64,
 }
 
 /// A scope of a container at fixed versions of its ranges, in the order of the hash space.
@@ -105,6 +114,10 @@ struct Opened<P> {
     snapshot: P,
     purged: Arc<HashMap<Vec<u8>, u64>>,
 }
+
+/// So few documents are held in memory to be given in the order of their creation.
+const FEW_ITEMS: u64 = 256;
+const FEW_BYTES: u64 = 4 * 1024 * 1024;
 
 const CHUNK_ITEMS: usize = 256;
 const CHUNK_BYTES: usize = 1024 * 1024;
@@ -187,30 +200,31 @@ impl<P: Snapshot> Slice<P> {
 
     /// How many documents are stored in the whole range.
     pub(crate) fn range_documents(&self) -> Result<u64> {
-        Ok(self.counts()?.0)
+        Ok(self.counts()?.range_documents)
     }
 
     /// How many documents are stored in the slice; at most so many, where no counter says it.
     pub(crate) fn documents(&self) -> Result<u64> {
-        Ok(self.counts()?.1)
+        Ok(self.counts()?.documents)
     }
 
-    fn counts(&self) -> Result<(u64, u64)> {
+    fn counts(&self) -> Result<Counts> {
         if let Some(counts) = self.counts.get() {
             return Ok(*counts);
         }
         let row = self.snapshot.get(&key::header())?;
         let row = row.ok_or_else(|| corrupt("range header is missing"))?;
-        let in_range = RangeHeader::decode(&row)?.items;
-        let in_slice = match &self.partition {
-            None => in_range,
+        let in_range = RangeHeader::decode(&row)?;
+        let (documents, bytes) = match &self.partition {
+            None => (in_range.items, in_range.bytes),
             Some(partition) => {
                 let row = self.snapshot.get(&partition.row(key::Kind::Partition))?;
                 let counters = row.map(|row| PartitionCounters::decode(&row)).transpose()?;
-                counters.map_or(0, |counters| counters.items)
+                counters.map_or((0, 0), |counters| (counters.items, counters.bytes))
             }
         };
-        Ok(*self.counts.get_or_init(|| (in_range, in_slice)))
+        let range_documents = in_range.items;
+        Ok(*self.counts.get_or_init(|| Counts { range_documents, documents, bytes }))
     }
 }
 
@@ -229,6 +243,33 @@ impl<P: Snapshot> Reading<P> {
             _ => Bound::Unbounded,
         };
         Scan { reading: self, slices: first..self.slices.len(), from, chunk: VecDeque::new() }
+    }
+
+    /// Whether the documents are so few that all of them can be held in memory.
+    pub(crate) fn is_few(&self) -> Result<bool> {
+        let (mut documents, mut bytes) = (0, 0);
+        for slice in &self.slices {
+            let counts = slice.counts()?;
+            documents += counts.documents;
+            bytes += counts.bytes;
+            if documents > FEW_ITEMS || bytes > FEW_BYTES {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The document of a number, if it is of the scope and still there.
+    pub(crate) fn numbered(&self, number: u64) -> Result<Option<Visited>> {
+        for slice in &self.slices {
+            let Some(place) = slice.snapshot.get(&key::rid(number))? else { continue };
+            if place < slice.from || place >= slice.to {
+                continue;
+            }
+            let item = self.load(slice, &[&place])?.pop().flatten();
+            return Ok(item.map(|item| Visited { place, item }));
+        }
+        Ok(None)
     }
 
     /// Whether the document of a row is there for everybody: not expired, not purged, and of the

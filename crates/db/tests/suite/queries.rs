@@ -4,7 +4,7 @@ use db::{Kind, Page, QueryText, Scope};
 use storage::InMemory;
 use value::{Epk, EpkRange, PartitionKey, Value};
 
-use crate::support::{BY_PK, Documents, by_pk_with, create};
+use crate::support::{BY_PK, Documents, by_pk_with, create, upsert};
 
 fn query(text: &str) -> QueryText {
     QueryText { text: text.to_owned(), ..Default::default() }
@@ -66,6 +66,74 @@ async fn pages_of_any_size_give_the_same_rows() {
         for items_max in [1, 2, 3, 7, 100] {
             let paged = rows(&documents, text, &everywhere(), Some(items_max)).unwrap();
             assert_eq!(paged, whole, "{text} in pages of {items_max}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn few_documents_come_as_they_were_created() {
+    let documents = Documents::new(BY_PK).await;
+    for (number, id) in ["m", "z", "a", "q", "b"].into_iter().enumerate() {
+        let body = format!(r#"{{"id":"{id}","pk":"p{}","n":{}}}"#, number % 2, number % 3);
+        documents.must(&format!("[\"p{}\"]", number % 2), create(&body)).await;
+    }
+    // Another version of a document leaves it where it is.
+    documents.must("[\"p0\"]", upsert(r#"{"id":"m","pk":"p0","n":0,"again":true}"#)).await;
+    for (text, expected) in [
+        ("SELECT VALUE c.id FROM c", "m z a q b"),
+        ("SELECT VALUE c.id FROM c WHERE c.n < 2", "m z q b"),
+        ("SELECT VALUE c.id FROM c OFFSET 1 LIMIT 2", "z a"),
+        ("SELECT TOP 3 VALUE c.id FROM c", "m z a"),
+        ("SELECT VALUE c.id FROM c WHERE c.pk = \"p0\"", "m a b"),
+        ("SELECT VALUE c.id FROM c ORDER BY c.n", "m q z b a"),
+        ("SELECT VALUE c.id FROM c ORDER BY c.n DESC", "a b z q m"),
+    ] {
+        let expected: Vec<String> = expected.split(' ').map(|id| format!("\"{id}\"")).collect();
+        for items_max in [None, Some(1), Some(2)] {
+            let got = rows(&documents, text, &everywhere(), items_max).unwrap();
+            assert_eq!(got, expected, "{text} in pages of {items_max:?}");
+        }
+    }
+    let numbers = rows(&documents, "SELECT DISTINCT VALUE c.n FROM c", &everywhere(), None);
+    assert_eq!(numbers.unwrap(), ["0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn an_answer_goes_on_when_few_documents_have_become_many() {
+    for text in ["SELECT VALUE c.id FROM c", "SELECT VALUE l FROM c JOIN l IN c.list"] {
+        for items_max in [1, 2, 3, 5, 7] {
+            let documents = with_lists().await;
+            let before = rows(&documents, text, &everywhere(), None).unwrap();
+            let (mut got, mut continuation) = (Vec::new(), None);
+            for page_number in 0.. {
+                let page = Page { items_max: Some(items_max), continuation, ..Page::default() };
+                let asked = &query(text);
+                let answer =
+                    documents.db.query(&documents.container, asked, &everywhere(), &page, None);
+                let answer = answer.map_err(|failure| failure.error).unwrap();
+                let texts = answer.rows.iter().map(|row| String::from_utf8(row.to_vec()).unwrap());
+                got.extend(texts);
+                continuation = answer.continuation;
+                if continuation.is_none() {
+                    break;
+                }
+                if page_number == 1 {
+                    for number in 0..300 {
+                        let id = format!("n{number}");
+                        let body = format!(r#"{{"id":"{id}","pk":"{id}","list":["{id}"]}}"#);
+                        documents.must(&format!("[\"{id}\"]"), create(&body)).await;
+                    }
+                }
+            }
+            let (mut kept, mut expected) = (got.clone(), before);
+            kept.retain(|row| !row.starts_with("\"n"));
+            kept.sort();
+            expected.sort();
+            assert_eq!(kept, expected, "{text} in pages of {items_max}");
+            got.sort();
+            let all = got.len();
+            got.dedup();
+            assert_eq!(got.len(), all, "{text} in pages of {items_max}: a row came twice");
         }
     }
 }

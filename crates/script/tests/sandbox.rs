@@ -245,6 +245,28 @@ fn nothing_of_the_host() {
     }
 }
 
+/// What stands in front of a built-in function looks like it.
+#[test]
+fn guards_look_like_what_they_guard() {
+    check(
+        "var seen = []; for (var holder of [Array.prototype, String.prototype, Object.getPrototypeOf(Uint8Array.prototype), Object, JSON]) {
+            seen.push(Object.keys(holder).length);
+            for (var name of Object.getOwnPropertyNames(holder)) {
+                var found = Object.getOwnPropertyDescriptor(holder, name);
+                if (typeof found.value !== 'function' || name === 'constructor') continue;
+                if (found.value.name !== name && !/^(values|entries|trim)/.test(found.value.name)) seen.push(name);
+                if (found.enumerable || !found.writable || !found.configurable || found.value.hasOwnProperty('prototype')) seen.push(name);
+            }
+        }
+        __.response.setBody(seen.join());",
+        "\"0,0,0,0,0\"",
+    );
+    check(
+        "__.response.setBody([[].slice, [].sort, [].concat, [].flat, [].shift, ''.indexOf, ''.replaceAll, ''.toLowerCase, Object.assign, Array.from].map((f) => f.length).join());",
+        "\"2,1,1,0,0,1,2,0,2,1\"",
+    );
+}
+
 /// Scripts of many clients at once do not see one another.
 #[test]
 fn scripts_side_by_side() {

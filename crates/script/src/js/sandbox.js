@@ -20,8 +20,13 @@ export let part = function (native) {
     const NativeString = String;
     const { tick, now } = native;
 
+    // To describe a property takes longer than to have it, so the descriptions are used again.
+    const hidden = { __proto__: null, value: undefined, writable: true, configurable: true, enumerable: false };
+    const counted = { __proto__: null, value: 0, writable: false, configurable: true, enumerable: false };
     function hide(object, name, value) {
-        defineProperty(object, name, { value, writable: true, configurable: true, enumerable: false });
+        hidden.value = value;
+        defineProperty(object, name, hidden);
+        hidden.value = undefined;
     }
 
     for (const name of ['Atomics', 'SharedArrayBuffer', 'BigInt', 'BigInt64Array', 'BigUint64Array',
@@ -127,12 +132,15 @@ export let part = function (native) {
     defineProperty(ProxyOfSandbox, 'prototype', { value: undefined, writable: false });
     hide(globalThis, 'Proxy', ProxyOfSandbox);
 
-    // A function that goes by the name of the one it stands for.
-    function stand(holder, name, original, guarded) {
-        defineProperty(guarded, 'name', { value: name, configurable: true });
-        defineProperty(guarded, 'length', { value: original.length, configurable: true });
-        hide(holder, name, guarded);
-        return guarded;
+    // Puts a method in the place of the one it stands for; it is the only one of `methods`, has the
+    // same name, and one parameter. The property is there, and so it stays hidden.
+    function stand(holder, name, original, methods) {
+        const guarded = methods[name];
+        if (original.length !== 1) {
+            counted.value = original.length;
+            defineProperty(guarded, 'length', counted);
+        }
+        holder[name] = guarded;
     }
     function tooLong(name) {
         return new NativeRangeError(`${name}: the array is longer than ${LENGTH_MAX}`);
@@ -157,29 +165,31 @@ export let part = function (native) {
     function guardList(name, mutates) {
         const original = lists[name];
         if (original === undefined) return;
-        stand(lists, name, original, function (...given) {
-            if (isPlainArray(this)) {
-                if (this.length > 1024) {
-                    if (this.length > LENGTH_MAX) throw tooLong(name);
-                    tick();
+        stand(lists, name, original, {
+            [name](_) {
+                if (isPlainArray(this)) {
+                    if (this.length > 1024) {
+                        if (this.length > LENGTH_MAX) throw tooLong(name);
+                        tick();
+                    }
+                    return apply(original, this, arguments);
                 }
-                return apply(original, this, given);
-            }
-            if (mutates) throw new NativeTypeError(`${name} is for arrays only`);
-            return apply(original, copyOf(this, name), given);
+                if (mutates) throw new NativeTypeError(`${name} is for arrays only`);
+                return apply(original, copyOf(this, name), arguments);
+            },
         });
     }
     for (const name of ['indexOf', 'lastIndexOf', 'includes', 'join', 'slice', 'toReversed', 'toSorted',
         'toSpliced', 'with']) guardList(name, false);
     for (const name of ['sort', 'reverse', 'fill', 'splice', 'shift', 'unshift', 'copyWithin']) guardList(name, true);
 
-    const concat = lists.concat;
+    const { concat } = lists;
     const symbolSpreadable = Symbol.isConcatSpreadable;
-    hide(lists, 'concat', {
-        concat(...given) {
+    stand(lists, 'concat', concat, {
+        concat(_) {
             let length = 0;
-            for (let at = -1; at < given.length; at += 1) {
-                const item = at < 0 ? this : given[at];
+            for (let at = -1; at < arguments.length; at += 1) {
+                const item = at < 0 ? this : arguments[at];
                 if (isPlainArray(item)) {
                     length += item.length;
                     if (item[symbolSpreadable] !== undefined) length = LENGTH_MAX + 1;
@@ -189,9 +199,9 @@ export let part = function (native) {
             }
             if (length > LENGTH_MAX) throw tooLong('concat');
             if (length > 1024) tick();
-            return apply(concat, this, given);
+            return apply(concat, this, arguments);
         },
-    }.concat);
+    });
 
     // A list that holds itself many times over can be flattened for ever, so every level asks.
     function flattenInto(result, list, depth) {
@@ -205,24 +215,26 @@ export let part = function (native) {
         }
         return result;
     }
-    hide(lists, 'flat', {
+    stand(lists, 'flat', lists.flat, {
         flat(depth) {
             const levels = depth === undefined ? 1 : floor(+depth) || 0;
             return flattenInto([], isPlainArray(this) ? this : copyOf(this, 'flat'), levels);
         },
-    }.flat);
+    });
 
     const typedArrays = Object.getPrototypeOf(Uint8Array.prototype);
     for (const name of ['sort', 'toSorted', 'indexOf', 'lastIndexOf', 'includes', 'join', 'fill', 'slice', 'set',
         'reverse', 'toReversed', 'copyWithin']) {
         const original = typedArrays[name];
         if (original === undefined) continue;
-        stand(typedArrays, name, original, function (...given) {
-            if (this.length > 1024) {
-                if (this.length > LENGTH_MAX) throw tooLong(name);
-                tick();
-            }
-            return apply(original, this, given);
+        stand(typedArrays, name, original, {
+            [name](_) {
+                if (this.length > 1024) {
+                    if (this.length > LENGTH_MAX) throw tooLong(name);
+                    tick();
+                }
+                return apply(original, this, arguments);
+            },
         });
     }
 
@@ -242,88 +254,101 @@ export let part = function (native) {
     for (const name of ['keys', 'values', 'entries', 'assign', 'fromEntries', 'freeze', 'getOwnPropertyNames',
         'getOwnPropertyDescriptors', 'defineProperties']) {
         const original = Object[name];
-        stand(Object, name, original, function (...given) {
-            tick();
-            return apply(original, Object, given);
+        stand(Object, name, original, {
+            [name](_) {
+                tick();
+                return apply(original, Object, arguments);
+            },
         });
     }
 
     function guardSearch(name) {
         const original = texts[name];
-        const guarded = stand(texts, name, original, function (...given) {
-            const sought = given[0];
-            if (typeof this !== 'string' || typeof sought !== 'string') {
-                if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
-                // A pattern does its own searching, and asks for the time while it does.
-                if (typeof sought === 'object' && sought !== null) {
+        const methods = {
+            [name](sought) {
+                if (typeof this !== 'string' || typeof sought !== 'string') {
+                    if (this === null || this === undefined) throw new NativeTypeError(`${name} called on null or undefined`);
+                    // A pattern does its own searching, and asks for the time while it does.
+                    if (typeof sought === 'object' && sought !== null) {
+                        tick();
+                        return apply(original, `${this}`, arguments);
+                    }
+                    const given = arguments.length === 0 ? [undefined] : arguments;
+                    given[0] = `${sought}`;
+                    return apply(methods[name], `${this}`, given);
+                }
+                if (this.length * sought.length > 1048576) {
+                    if (this.length * sought.length > SEARCH_MAX) {
+                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+                    }
                     tick();
-                    return apply(original, `${this}`, given);
                 }
-                given[0] = `${sought}`;
-                return apply(guarded, `${this}`, given);
-            }
-            if (this.length * sought.length > 1048576) {
-                if (this.length * sought.length > SEARCH_MAX) {
-                    throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
-                }
-                tick();
-            }
-            return apply(original, this, given);
-        });
+                return apply(original, this, arguments);
+            },
+        };
+        stand(texts, name, original, methods);
     }
     for (const name of ['indexOf', 'lastIndexOf', 'includes', 'replaceAll']) guardSearch(name);
     for (const name of ['split', 'replace']) {
         const original = texts[name];
-        stand(texts, name, original, function (...given) {
-            const sought = given[0];
-            if (typeof this === 'string' && this.length > 4096) {
-                if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
-                    throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+        stand(texts, name, original, {
+            [name](sought) {
+                if (typeof this === 'string' && this.length > 4096) {
+                    if (typeof sought === 'string' && this.length * sought.length > SEARCH_MAX) {
+                        throw new NativeRangeError(`${name}: the strings are too long to search one in the other`);
+                    }
+                    tick();
                 }
-                tick();
-            }
-            return apply(original, this, given);
+                return apply(original, this, arguments);
+            },
         });
     }
     // These make much of little.
     for (const name of ['repeat', 'padStart', 'padEnd']) {
         const original = texts[name];
-        stand(texts, name, original, function (...given) {
-            tick();
-            return apply(original, this, given);
+        stand(texts, name, original, {
+            [name](_) {
+                tick();
+                return apply(original, this, arguments);
+            },
         });
     }
     const listFrom = Array.from;
-    stand(Array, 'from', listFrom, function (...given) {
-        tick();
-        return apply(listFrom, this, given);
+    stand(Array, 'from', listFrom, {
+        from(_) {
+            tick();
+            return apply(listFrom, this, arguments);
+        },
     });
     for (const name of ['normalize', 'toLowerCase', 'toUpperCase', 'concat']) {
         const original = texts[name];
-        stand(texts, name, original, function (...given) {
-            if (typeof this === 'string' && this.length > 4096) tick();
-            return apply(original, this, given);
+        stand(texts, name, original, {
+            [name](_) {
+                if (typeof this === 'string' && this.length > 4096) tick();
+                return apply(original, this, arguments);
+            },
         });
     }
 
     // A structure that holds itself many times over makes more text than there is memory, and the
     // engine goes on after the memory has run out. Calling a function for every member, it stops.
-    const parse = JSON.parse;
-    const write = JSON.stringify;
+    const { parse, stringify: write } = JSON;
     const pass = (name, value) => value;
-    function stringify(value, replacer, space) {
-        tick();
-        if (typeof replacer === 'function') return write(value, replacer, space);
-        const text = write(value, pass, isArray(replacer) ? undefined : space);
-        return isArray(replacer) ? write(value, replacer, space) : text;
-    }
-    hide(JSON, 'parse', {
+    const { stringify } = {
+        stringify(value, replacer, space) {
+            tick();
+            if (typeof replacer === 'function') return write(value, replacer, space);
+            const text = write(value, pass, isArray(replacer) ? undefined : space);
+            return isArray(replacer) ? write(value, replacer, space) : text;
+        },
+    };
+    JSON.stringify = stringify;
+    JSON.parse = {
         parse(text, reviver) {
             tick();
             return parse(text, reviver);
         },
-    }.parse);
-    hide(JSON, 'stringify', stringify);
+    }.parse;
 
     // What a failure looks like from outside. The script may have thrown anything, with getters
     // that throw in turn.

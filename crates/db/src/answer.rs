@@ -10,7 +10,8 @@ use query::{Condition, OrderBy, Prepared, RowKey, RunError, Touched};
 use storage::Snapshot;
 use value::DocumentRid;
 
-use crate::access::choose::{Choice, Chooser, Extent};
+use crate::access::choose::{Choice, Chooser, ENTRIES_PER_DOCUMENT, Extent, LOOKUP_COST};
+use crate::access::composite::Paths;
 use crate::access::lookup::{Lookup, single_branch};
 use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, sort_keys, tied};
 use crate::charge::Charge;
@@ -88,7 +89,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let (along, choice) = if self.prepared.is_row_wise() && !order.is_empty() {
             self.way(&order, &chooser, &PageBuilder::new(self))?
         } else {
-            (None, chooser.choose(&self.condition, self.extent(None))?)
+            (None, Some(chooser.choose(&self.condition, self.extent(None))?))
         };
         let is_counted = self.counted(&chooser)?.is_some();
         let mut counted = Vec::new();
@@ -98,10 +99,10 @@ impl<P: Snapshot> Asked<'_, P> {
             _ if is_counted && counted.is_empty() => Way::Counter,
             _ if is_counted => Way::CountedEntries(counted),
             (Some(along), _) => Way::Along(explain::along_text(along)),
-            (None, Choice::Nothing) => Way::Nothing,
-            (None, Choice::Scan) => Way::Scan,
-            (None, Choice::Lookup { branches, also, entries }) => {
-                let indexes = branches.into_iter().map(|branch| branch.what).collect();
+            (None, Some(Choice::Nothing)) => Way::Nothing,
+            (None, Some(Choice::Scan) | None) => Way::Scan,
+            (None, Some(Choice::Lookup { branches, also, entries })) => {
+                let indexes = branches.iter().map(|branch| branch.directed_paths()).collect();
                 Way::Lookup { indexes, entries, also: also.len() }
             }
         };
@@ -126,15 +127,15 @@ impl<P: Snapshot> Asked<'_, P> {
         let order = self.prepared.order();
         let mut paths = Vec::new();
         explain::paths_of(self.prepared.condition(), &mut paths);
-        match &order[..] {
-            [] => {}
-            [only] => paths.extend(only.key.clone().filter(|key| !paths.contains(key))),
-            _ => {
-                let along = chooser.along(&order, &self.condition)?;
-                let composite = along.map(|along| explain::composite_spec(&along.paths));
-                index_use.used_composites.extend(composite);
-            }
+        if let [only] = &order[..] {
+            paths.extend(only.key.clone().filter(|key| !paths.contains(key)));
         }
+        let (used, potential) = chooser.composite_use(&order, &self.condition);
+        let specs = |composites: Vec<Paths>| {
+            composites.iter().map(|paths| explain::composite_spec(paths)).collect()
+        };
+        index_use.used_composites = specs(used);
+        index_use.potential_composites = specs(potential);
         for path in paths {
             let list = match chooser.serves(&path) {
                 Some(_) => &mut index_use.used,
@@ -170,7 +171,7 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let Some((what, spans)) = single_branch(self.prepared.condition()) else { return Ok(None) };
         let Some(branch) = chooser.counting(what, spans) else { return Ok(None) };
-        let counts = slices.iter().map(|slice| branch.documents(slice));
+        let counts = (0..slices.len()).map(|slice| branch.documents(self.reading, slice));
         counts.sum::<Result<u64>>().map(Some)
     }
 
@@ -193,7 +194,7 @@ impl<P: Snapshot> Asked<'_, P> {
             }
             Some(Progress::Place(place)) => Walk::behind(self.reading, place, inclusive, touched),
             Some(Progress::Entry(entry)) => {
-                let branches = chooser.again(&self.condition, &entry.branches)?;
+                let branches = chooser.again(&self.condition, entry)?;
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
                 Walk::along(lookup, touched)
@@ -284,6 +285,10 @@ impl<P: Snapshot> Asked<'_, P> {
                 self.emit(page, &terms, &mut |_| merged.next(tie))
             }
             None => {
+                let choice = match choice {
+                    Some(choice) => choice,
+                    None => chooser.choose(&self.condition, Extent::Whole)?,
+                };
                 let mut sorted = self.sorted(&choice, &terms, &mut page)?;
                 self.emit(page, &terms, &mut |_| Ok(sorted.pop_front()))
             }
@@ -296,7 +301,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let is_descending = order.first().is_some_and(|by| by.descending);
         let mut floors = Vec::new();
         let tie = match self.cursor {
-            None => match (self.is_for_merging || (along.is_none() && self.are_few()?), along) {
+            None => match (self.is_for_merging || self.are_few()?, along) {
                 (true, _) if is_descending => Tie::RidDescending,
                 (true, _) => Tie::Rid,
                 (false, Some(along)) => along.natural_tie(),
@@ -317,21 +322,34 @@ impl<P: Snapshot> Asked<'_, P> {
         Ok(Terms { prepared: self.prepared, order, tie, floors, memory_bytes_max })
     }
 
-    /// The index to walk along, if that pays, and how to find documents if it does not.
+    /// The index to walk along, if that pays, and how to find documents if it does not. Where the
+    /// walk leads to nothing but the answer there is no question.
     fn way(
         &self,
         order: &[OrderBy],
         chooser: &Chooser<'_, P>,
         page: &PageBuilder,
-    ) -> Result<(Option<Along>, Choice)> {
+    ) -> Result<(Option<Along>, Option<Choice>)> {
         let is_few = chooser.scanned()? <= SORT_ALWAYS && !chooser.insists();
-        let along = if is_few { None } else { chooser.along(order, &self.condition)? };
+        let along = match is_few {
+            true => chooser.along_composite(order, &self.condition),
+            false => chooser.along(order, &self.condition)?,
+        };
+        let is_direct = |along: &Along| {
+            along.is_covered && along.is_straight && self.prepared.is_condition_exact()
+        };
+        if let Some(direct) = along.as_ref().filter(|along| is_direct(along))
+            && self.pays_along(direct, None, chooser, page)?
+        {
+            return Ok((along, None));
+        }
+        let along = along.filter(|_| !is_few);
         let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
         let along = match along {
-            Some(along) if self.pays_along(&along, &choice, chooser, page)? => Some(along),
+            Some(along) if self.pays_along(&along, Some(&choice), chooser, page)? => Some(along),
             _ => None,
         };
-        Ok((along, choice))
+        Ok((along, Some(choice)))
     }
 
     /// How many documents have to be found; where an index has them in order, the first will do.
@@ -343,37 +361,43 @@ impl<P: Snapshot> Asked<'_, P> {
         }
     }
 
-    /// Whether walking along an index is likely to look at less than finding and sorting.
+    /// Whether walking along an index is likely to cost less than finding and sorting.
     fn pays_along(
         &self,
         along: &Along,
-        choice: &Choice,
+        choice: Option<&Choice>,
         chooser: &Chooser<'_, P>,
         page: &PageBuilder,
     ) -> Result<bool> {
         if chooser.insists() {
             return Ok(true);
         }
-        let wanted = page.wanted() as u64;
         let scanned = chooser.scanned()?;
-        let found = match choice {
-            Choice::Nothing => return Ok(false),
-            Choice::Lookup { entries: Some(entries), .. } => *entries as u64,
-            Choice::Lookup { entries: None, .. } | Choice::Scan => scanned,
+        let wanted = page.wanted() as u64;
+        let (sorting, walked) = match choice {
+            Some(Choice::Nothing) => return Ok(false),
+            Some(Choice::Lookup { entries: Some(entries), .. }) => {
+                let entries = *entries as u64;
+                if entries <= SORT_ALWAYS {
+                    return Ok(false);
+                }
+                // What the filter leaves is spread over what the walk goes through.
+                let passed = if along.is_covered { 1 } else { scanned / entries };
+                (entries.saturating_mul(LOOKUP_COST), wanted.saturating_mul(passed.max(1)))
+            }
+            Some(Choice::Lookup { entries: None, .. } | Choice::Scan) | None => (scanned, wanted),
         };
-        if found <= SORT_ALWAYS {
-            return Ok(false);
-        }
         // The index holds the documents of whole ranges; those outside the slices are passed over.
-        let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
-        let in_ranges = in_ranges.sum::<Result<u64>>()?;
-        let is_narrow = self.reading.slices.iter().any(|slice| slice.partition.is_some());
-        let passed = if is_narrow && along.fixed_count == 0 {
-            wanted.saturating_mul(in_ranges) / scanned.max(1)
+        let entries = if along.is_straight {
+            walked
         } else {
-            wanted
+            let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
+            let in_ranges = in_ranges.sum::<Result<u64>>()?;
+            walked.saturating_mul(in_ranges) / scanned.max(1)
         };
-        Ok(passed < found.saturating_mul(4))
+        let walking =
+            (entries / ENTRIES_PER_DOCUMENT).saturating_add(walked.saturating_mul(LOOKUP_COST));
+        Ok(walking < sorting)
     }
 
     /// Finds all documents and keeps those of the page, in order.

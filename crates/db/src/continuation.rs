@@ -46,6 +46,8 @@ pub(crate) enum Progress {
 pub(crate) struct EntryProgress {
     /// Which parts of the query's condition are looked up, one after the other.
     pub(crate) branches: Vec<u16>,
+    /// A hash of the indexes that they are looked up in.
+    pub(crate) indexes: [u8; 8],
     /// Which of them is being looked up.
     pub(crate) branch: u16,
     /// The slice that is being read: what lies below is done, what lies above is not begun.
@@ -92,7 +94,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) query: &'a str,
 }
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const TAG: usize = 16;
 
 impl Cursor {
@@ -130,6 +132,7 @@ impl Cursor {
                 out.push(1);
                 put_number(entry.branches.len() as u64, out);
                 entry.branches.iter().for_each(|branch| put_number(u64::from(*branch), out));
+                out.extend_from_slice(&entry.indexes);
                 put_number(u64::from(entry.branch), out);
                 put_bytes(&entry.from, out);
                 put_bytes(&entry.to, out);
@@ -169,6 +172,7 @@ impl Cursor {
                 }
                 Progress::Entry(EntryProgress {
                     branches,
+                    indexes: reader.array()?,
                     branch: branch(&mut reader)?,
                     from: reader.bytes()?,
                     to: reader.bytes()?,
@@ -218,6 +222,12 @@ impl Reader<'_> {
         Some(*first)
     }
 
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
     fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -264,6 +274,7 @@ mod tests {
     fn cursors_come_back_as_they_were() {
         let entry = EntryProgress {
             branches: vec![0, 300],
+            indexes: [9; 8],
             branch: 1,
             from: vec![],
             to: vec![0xFF],

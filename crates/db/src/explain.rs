@@ -14,6 +14,8 @@ pub struct IndexUse {
     pub potential: Vec<String>,
     /// Composite indexes that serve the query: their paths and directions.
     pub used_composites: Vec<Vec<String>>,
+    /// Composite indexes that would serve the query better than what there is.
+    pub potential_composites: Vec<Vec<String>>,
 }
 
 /// How documents are found and brought into order.
@@ -27,7 +29,8 @@ pub(crate) enum Way {
     CountedEntries(Vec<Indexed>),
     Scan,
     Lookup {
-        indexes: Vec<Indexed>,
+        /// What each index is over, and whether it has the greatest first.
+        indexes: Vec<Vec<(Indexed, bool)>>,
         entries: Option<usize>,
         also: usize,
     },
@@ -57,8 +60,9 @@ impl Explanation {
         let texts = |texts: &[String]| {
             Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect())
         };
-        let composites = self.index_use.used_composites.iter();
-        let composites = composites.map(|paths| Value::from(paths.join(", "))).collect();
+        let composites = |composites: &[Vec<String>]| {
+            Value::Array(composites.iter().map(|paths| Value::from(paths.join(", "))).collect())
+        };
         let advice = self.advice.iter().map(|id| Value::from(*id)).collect();
         Value::Object(Object::from([
             ("access", Value::from(self.access())),
@@ -68,8 +72,9 @@ impl Explanation {
             ("storedDocuments", Value::from(self.documents)),
             ("ranges", Value::from(self.ranges as u64)),
             ("usedIndexes", texts(&self.index_use.used)),
-            ("usedCompositeIndexes", Value::Array(composites)),
+            ("usedCompositeIndexes", composites(&self.index_use.used_composites)),
             ("potentialIndexes", texts(&self.index_use.potential)),
+            ("potentialCompositeIndexes", composites(&self.index_use.potential_composites)),
             ("advice", Value::Array(advice)),
         ]))
     }
@@ -92,7 +97,8 @@ impl Explanation {
                     0 => String::new(),
                     also => format!(", together with {also} more"),
                 };
-                format!("{count} of {} are looked up{also}", specs(indexes))
+                let names: Vec<String> = indexes.iter().map(|paths| lookup_text(paths)).collect();
+                format!("{count} of {} are looked up{also}", names.join(" and "))
             }
             Way::Along(index) => format!("documents come along {index}"),
         }
@@ -158,8 +164,19 @@ pub(crate) fn composite_spec(paths: &[(Indexed, bool)]) -> Vec<String> {
 pub(crate) fn along_text(along: &Along) -> String {
     match &along.paths[..] {
         [(what, _)] => format!("the index over {}", spec(what)),
-        paths => format!("the composite index over {}", composite_spec(paths).join(", ")),
+        paths => composite_text(paths),
     }
+}
+
+fn lookup_text(paths: &[(Indexed, bool)]) -> String {
+    match paths {
+        [(what, _)] => spec(what),
+        paths => composite_text(paths),
+    }
+}
+
+fn composite_text(paths: &[(Indexed, bool)]) -> String {
+    format!("the composite index over {}", composite_spec(paths).join(", "))
 }
 
 /// The paths that a condition speaks of, each once.

@@ -80,12 +80,12 @@ fn flat(index_use: &IndexUse) -> Value {
             ("IndexImpactScore", Value::from("High")),
         ]))
     };
-    let composites = index_use.used_composites.iter().map(composite).collect();
+    let composites = |specs: &[Vec<String>]| Value::Array(specs.iter().map(composite).collect());
     Value::Object(Object::from([
         ("UtilizedSingleIndexes", Value::Array(index_use.used.iter().map(single).collect())),
         ("PotentialSingleIndexes", Value::Array(index_use.potential.iter().map(single).collect())),
-        ("UtilizedCompositeIndexes", Value::Array(composites)),
-        ("PotentialCompositeIndexes", Value::Array(Vec::new())),
+        ("UtilizedCompositeIndexes", composites(&index_use.used_composites)),
+        ("PotentialCompositeIndexes", composites(&index_use.potential_composites)),
     ]))
 }
 
@@ -111,7 +111,7 @@ fn nested(index_use: &IndexUse) -> Value {
     };
     Value::Object(Object::from([
         ("Utilized", both(&index_use.used, &index_use.used_composites)),
-        ("Potential", both(&index_use.potential, &[])),
+        ("Potential", both(&index_use.potential, &index_use.potential_composites)),
     ]))
 }
 

@@ -74,11 +74,15 @@ pub(crate) fn text(explanation: &Value) -> Option<String> {
         write_entry(&mut out, "scope", &[&stored]);
     }
     let mut used = list(explanation, "usedIndexes");
-    let composites = list(explanation, "usedCompositeIndexes");
-    let composites: Vec<String> = composites.iter().map(|paths| format!("({paths})")).collect();
-    used.extend(composites.iter().map(String::as_str));
+    let composites = |name: &str| -> Vec<String> {
+        list(explanation, name).iter().map(|paths| format!("({paths})")).collect()
+    };
+    let used_composites = composites("usedCompositeIndexes");
+    used.extend(used_composites.iter().map(String::as_str));
     write_entry(&mut out, "indexed", &used);
     write_entry(&mut out, "unindexed", &list(explanation, "potentialIndexes"));
+    let potential = composites("potentialCompositeIndexes");
+    write_entry(&mut out, "would help", &potential.iter().map(String::as_str).collect::<Vec<_>>());
     let advice = list(explanation, "advice");
     let advice: Vec<String> = advice.into_iter().map(advised).collect();
     write_entry(&mut out, "advice", &advice.iter().map(String::as_str).collect::<Vec<_>>());
@@ -140,8 +144,12 @@ mod tests {
             ),
         );
         check(
-            r#"{"access":"x","usedIndexes":["/a/?"],"usedCompositeIndexes":["/a ASC, /b DESC"]}"#,
-            Some("access      x\nindexed     /a/?\n            (/a ASC, /b DESC)\n"),
+            r#"{"access":"x","usedIndexes":["/a/?"],"usedCompositeIndexes":["/a ASC, /b DESC"],
+                "potentialCompositeIndexes":["/a ASC, /c ASC"]}"#,
+            Some(
+                "access      x\nindexed     /a/?\n            (/a ASC, /b DESC)\n\
+                 would help  (/a ASC, /c ASC)\n",
+            ),
         );
     }
 

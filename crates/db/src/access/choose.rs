@@ -8,15 +8,18 @@ use query::{Condition, Indexed, OrderBy, PathSegment, Span};
 use storage::{Direction, Snapshot};
 use value::{PartitionKey, Value};
 
-use super::lookup::{Branch, Run};
-use super::ordered::{Along, Others, encode_exactly};
+use super::composite::{self, Filter, Paths};
+use super::lookup::{Branch, Run, fingerprint};
+use super::ordered::{Along, Others, Stretch};
 use crate::container::Container;
+use crate::continuation::EntryProgress;
 use crate::index::cells;
 use crate::index::definition::Composite;
-use crate::index::entry::{self, Component, IndexId, SINGLE};
+use crate::index::entry::{self, IndexId, SINGLE};
 use crate::index::shape::{self, NodeKind};
 use crate::index::state::{self, Usable};
-use crate::scan::Reading;
+use crate::key::PartitionPrefix;
+use crate::scan::{Reading, Slice};
 use crate::{Error, Result};
 
 /// How documents are found, where no order is asked for.
@@ -38,6 +41,8 @@ pub(crate) enum Choice {
 pub(crate) struct Chooser<'r, P> {
     reading: &'r Reading<P>,
     usable: Vec<Usable>,
+    /// For each slice what its partition says about documents.
+    keys: Vec<Vec<(Indexed, Value)>>,
     /// Whether an index is taken wherever one serves, at any cost.
     insists: bool,
 }
@@ -52,9 +57,9 @@ pub(crate) enum Extent {
 }
 
 /// Looking up one document costs about as much as passing over so many in a scan.
-const LOOKUP_COST: u64 = 4;
+pub(crate) const LOOKUP_COST: u64 = 4;
 /// Passing over so many entries costs about as much as passing over one document in a scan.
-const ENTRIES_PER_DOCUMENT: u64 = 6;
+pub(crate) const ENTRIES_PER_DOCUMENT: u64 = 6;
 /// So few documents are not worth a look at their index.
 const SCAN_ALWAYS: u64 = 64;
 /// Counting starts with so many entries and goes on in steps.
@@ -76,7 +81,12 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             .iter()
             .map(|slice| state::usable(&reading.container, &slice.snapshot))
             .collect::<Result<_>>()?;
-        Ok(Chooser { reading, usable, insists })
+        let key_of = |slice: &Slice<P>| {
+            let key = slice.partition.as_ref().and_then(PartitionPrefix::partition_key);
+            key.map_or(Vec::new(), |key| composite::key_values(&reading.container, &key))
+        };
+        let keys = reading.slices.iter().map(key_of).collect();
+        Ok(Chooser { reading, usable, keys, insists })
     }
 
     pub(crate) fn insists(&self) -> bool {
@@ -90,25 +100,100 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         ids.all(|id| id.is_some()).then_some(first)
     }
 
+    /// The composite indexes that every slice has.
+    fn composites(&self) -> Vec<&Composite> {
+        let Some((first, others)) = self.usable.split_first() else { return Vec::new() };
+        let mut composites = first.composites();
+        composites.retain(|composite| {
+            let has =
+                |usable: &Usable| usable.composites().iter().any(|one| one.id == composite.id);
+            others.iter().all(has)
+        });
+        composites
+    }
+
+    /// For each slice what is known of the documents that can contribute.
+    fn filters<'c>(&'c self, parts: &'c [Condition]) -> Vec<Filter<'c>> {
+        self.keys.iter().map(|key| Filter { parts, key }).collect()
+    }
+
     /// The index that has documents in the order of a query, if there is one.
     pub(crate) fn along(&self, order: &[OrderBy], condition: &Condition) -> Result<Option<Along>> {
-        let parts = match condition {
-            Condition::All(parts) => &parts[..],
-            other => std::slice::from_ref(other),
-        };
-        if let [OrderBy { key: Some(what), descending }] = order
-            && let Some(along) = self.along_path(what, *descending, parts)?
-        {
-            return Ok(Some(along));
+        match (self.along_composite(order, condition), order) {
+            (Some(along), _) => Ok(Some(along)),
+            (None, [OrderBy { key: Some(what), descending }]) => {
+                self.along_path(what, *descending, &self.filters(parts_of(condition)))
+            }
+            (None, _) => Ok(None),
         }
-        let Some(first) = self.usable.first() else { return Ok(None) };
-        let along = first.composites().into_iter().find_map(|composite| {
-            let everywhere = self.usable[1..]
-                .iter()
-                .all(|usable| usable.composites().iter().any(|other| other.id == composite.id));
-            if everywhere { along_composite(composite, order, parts) } else { None }
+    }
+
+    /// The composite index that has documents in the order of a query, if there is one.
+    pub(crate) fn along_composite(
+        &self,
+        order: &[OrderBy],
+        condition: &Condition,
+    ) -> Option<Along> {
+        let filters = self.filters(parts_of(condition));
+        let composites = self.composites();
+        let along = composites.iter().filter_map(|one| composite::along(one, order, &filters));
+        // The more values are fixed, the fewer entries are passed over.
+        let mut along = along.max_by_key(|along| along.fixed_count)?;
+        let fixed: Vec<&Indexed> =
+            along.paths[..along.fixed_count].iter().map(|(what, _)| what).collect();
+        let is_fixed = |(path, _): &(Indexed, Value)| fixed.contains(&path);
+        along.is_straight = self.is_everywhere(|key| key.iter().all(is_fixed));
+        Some(along)
+    }
+
+    /// Whether entries of an index lead to documents of the scope only: those of whole ranges are,
+    /// and in a slice that is one partition those that hold its key.
+    fn is_everywhere(&self, holds: impl Fn(&[(Indexed, Value)]) -> bool) -> bool {
+        let slices = self.reading.slices.iter().zip(&self.keys);
+        slices
+            .map(|(slice, key)| slice.partition.is_none() || !key.is_empty() && holds(key))
+            .all(|is_inside| is_inside)
+    }
+
+    /// The composite indexes that serve a query, and those that would.
+    pub(crate) fn composite_use(
+        &self,
+        order: &[OrderBy],
+        condition: &Condition,
+    ) -> (Vec<Paths>, Vec<Paths>) {
+        let filters = self.filters(parts_of(condition));
+        let composites = self.composites();
+        let branches = composites.iter().filter_map(|one| self.composite(0, one, &filters));
+        let mut found = branches.map(Resolved::of).collect();
+        drop_dominated(&mut found);
+        let mut used = Vec::new();
+        // What serves, as far as the query speaks of it.
+        let mut served: Vec<Vec<Indexed>> = Vec::new();
+        for branch in found.iter().flat_map(|found| &found.branches) {
+            used.push(branch.directed_paths());
+            served.push(branch.used().to_vec());
+        }
+        let along = self.along_composite(order, condition);
+        if let Some(along) = along.filter(|_| !order.is_empty()) {
+            served = vec![along.paths.iter().map(|(path, _)| path.clone()).collect()];
+            if !used.contains(&along.paths) {
+                used.push(along.paths);
+            }
+        } else if !order.is_empty() {
+            // What finds documents does not bring them into order.
+            served.clear();
+        }
+        let first = filters.first();
+        let mut potential = first.map_or(Vec::new(), |one| composite::recommended(*one, order));
+        potential.retain(|paths: &Paths| {
+            let is_served_by = |by: &Vec<Indexed>| paths.iter().all(|(path, _)| by.contains(path));
+            !served.iter().any(is_served_by)
         });
-        Ok(along)
+        (used, potential)
+    }
+
+    fn composite(&self, node: u16, one: &Composite, filters: &[Filter<'_>]) -> Option<Branch> {
+        composite::lookup(node, one, filters, |what| self.serves(what).is_some())
     }
 
     /// The shapes of documents that have no scalar at a path; `Ok(None)` when that is not known.
@@ -130,16 +215,17 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         &self,
         what: &Indexed,
         descending: bool,
-        parts: &[Condition],
+        filters: &[Filter<'_>],
     ) -> Result<Option<Along>> {
         let Some(id) = self.serves(what) else { return Ok(None) };
         // A filter on the same path leaves scalars only.
-        let filter = parts.iter().find_map(|part| match part {
+        let parts = filters.first().map_or(&[][..], |filter| filter.parts);
+        let spans = parts.iter().find_map(|part| match part {
             Condition::Holds { path, spans } if path == what => Some(spans),
             _ => None,
         });
-        let (runs, others) = match (filter, what) {
-            (Some(spans), _) => (Branch::new(0, what, id, spans).runs, None),
+        let (runs, others) = match (spans, what) {
+            (Some(spans), _) => (Branch::new(0, what, id, spans).runs(0).to_vec(), None),
             (None, Indexed::Computed(_) | Indexed::Shapes(_)) => return Ok(None),
             (None, Indexed::Path(path)) => {
                 let (from, to) = entry::all(&id);
@@ -153,11 +239,19 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 }
             }
         };
-        let direction = if descending { Direction::Backward } else { Direction::Forward };
-        let layout = SINGLE.to_vec();
-        let fixed = Vec::new();
-        let paths = vec![(what.clone(), false)];
-        Ok(Some(Along { id, paths, direction, layout, fixed, fixed_count: 0, runs, others }))
+        let used = std::slice::from_ref(what);
+        let stretch = Stretch { fixed: Vec::new(), runs };
+        Ok(Some(Along {
+            id,
+            paths: vec![(what.clone(), false)],
+            direction: if descending { Direction::Backward } else { Direction::Forward },
+            layout: SINGLE.to_vec(),
+            fixed_count: 0,
+            stretches: vec![stretch; filters.len()],
+            others,
+            is_covered: filters.iter().all(|filter| filter.is_covered_by(used)),
+            is_straight: self.is_everywhere(|_| false),
+        }))
     }
 
     /// The entries that can be counted in place of documents: those of a path on which a document
@@ -196,7 +290,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             return Ok(Choice::Scan);
         };
         // The only way there is needs no counting where it leads straight to a page.
-        let is_plain = extent == Extent::Page && !self.is_narrow() && scanned > PAGE_ALWAYS;
+        let is_plain = extent == Extent::Page && self.is_straight(&found) && scanned > PAGE_ALWAYS;
         if found.entries.is_none() && !is_plain {
             found.entries = Some(self.count(&found.branches, budget)?).filter(|n| *n < budget);
         }
@@ -213,29 +307,45 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         self.reading.slices.iter().all(|slice| slice.partition.is_some())
     }
 
+    /// Whether a lookup leads to documents of the scope only.
+    fn is_straight(&self, found: &Resolved) -> bool {
+        let is_inside = |branch: &Branch| {
+            let is_used = |(path, _): &(Indexed, Value)| branch.used().contains(path);
+            branch.single_value().is_some() || self.is_everywhere(|key| key.iter().all(is_used))
+        };
+        found.branches.iter().all(is_inside)
+    }
+
     fn is_scan_cheaper(&self, found: &Resolved, scanned: u64, extent: Extent) -> Result<bool> {
         let Some(entries) = found.entries else {
             // The list is long. For a page that does not matter, if it leads to documents of the
             // scope only.
-            return Ok(extent == Extent::Whole || self.is_narrow() || scanned <= PAGE_ALWAYS);
+            return Ok(extent == Extent::Whole
+                || !self.is_straight(found)
+                || scanned <= PAGE_ALWAYS);
         };
         let entries = entries as u64;
-        let in_scope = match found.single_value() {
-            None if self.is_narrow() => {
-                let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
-                let in_ranges = in_ranges.sum::<Result<u64>>()?;
-                entries.saturating_mul(scanned) / in_ranges.max(1)
-            }
-            _ => entries,
+        let in_scope = if self.is_straight(found) {
+            entries
+        } else {
+            let in_ranges = self.reading.slices.iter().map(|slice| slice.range_documents());
+            let in_ranges = in_ranges.sum::<Result<u64>>()?;
+            entries.saturating_mul(scanned) / in_ranges.max(1)
         };
         Ok(entries / ENTRIES_PER_DOCUMENT + in_scope * LOOKUP_COST > scanned)
     }
 
     /// The branches that an earlier page has chosen.
-    pub(crate) fn again(&self, condition: &Condition, branches: &[u16]) -> Result<Vec<Branch>> {
-        let found = self.resolve(condition, &mut 0, &Seeking::Again(branches))?;
+    pub(crate) fn again(
+        &self,
+        condition: &Condition,
+        entry: &EntryProgress,
+    ) -> Result<Vec<Branch>> {
+        let found = self.resolve(condition, &mut 0, &Seeking::Again(&entry.branches))?;
         let found = found.filter(|found| {
-            found.branches.iter().map(|branch| branch.node).eq(branches.iter().copied())
+            let nodes = found.branches.iter().map(|branch| branch.node);
+            nodes.eq(entry.branches.iter().copied())
+                && fingerprint(&found.branches) == entry.indexes
         });
         found.map(|found| found.branches).ok_or_else(|| {
             Error::bad_request(
@@ -252,20 +362,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         seeking: &Seeking<'_>,
     ) -> Result<Option<Resolved>> {
         match condition {
-            Condition::Holds { path, spans } => {
-                let number = *node;
-                *node = node.saturating_add(1);
-                let is_sought = match seeking {
-                    Seeking::Again(branches) => branches.contains(&number),
-                    // What all documents of the scope have in common leads to all of them.
-                    Seeking::Shortest { .. } => !(self.is_narrow() && self.is_key(path)),
-                };
-                if !is_sought {
-                    return Ok(None);
-                }
-                let Some(id) = self.serves(path) else { return Ok(None) };
-                let branch = Branch::new(number, path, id, spans);
-                Ok(Some(Resolved { branches: vec![branch], entries: None }))
+            Condition::Holds { .. } => {
+                self.resolve_all(std::slice::from_ref(condition), node, seeking)
             }
             Condition::Near { path, shape, distance } => {
                 let number = *node;
@@ -276,19 +374,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 let shapes = Indexed::Shapes(path.clone());
                 let Some(id) = self.serves(&shapes) else { return Ok(None) };
                 let Some(spans) = cells::lookup(shape, *distance) else { return Ok(None) };
-                let branch = Branch::new(number, &shapes, id, &spans);
-                Ok(Some(Resolved { branches: vec![branch], entries: None }))
+                Ok(Some(Resolved::of(Branch::new(number, &shapes, id, &spans))))
             }
-            Condition::All(parts) => {
-                let mut served = Vec::new();
-                for part in parts {
-                    served.extend(self.resolve(part, node, seeking)?);
-                }
-                match seeking {
-                    Seeking::Again(_) => Ok(served.into_iter().next()),
-                    Seeking::Shortest { budget } => self.shortest(served, *budget),
-                }
-            }
+            Condition::All(parts) => self.resolve_all(parts, node, seeking),
             Condition::Any(parts) => {
                 let mut branches = Vec::new();
                 let mut is_served = true;
@@ -300,10 +388,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 }
                 // What a computed property is, a document alone does not tell, and then not either
                 // whether another branch has given it.
-                let is_computed = |branch: &Branch| matches!(branch.what, Indexed::Computed(_));
                 let is_served = is_served
                     && branches.len() <= BRANCHES_MAX
-                    && (branches.len() == 1 || !branches.iter().any(is_computed));
+                    && (branches.len() == 1 || !branches.iter().any(Branch::is_computed));
                 Ok(is_served.then_some(Resolved { branches, entries: None }))
             }
             Condition::Anything
@@ -311,6 +398,56 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             | Condition::Defined(_)
             | Condition::Undefined(_) => Ok(None),
         }
+    }
+
+    /// Finds the documents that satisfy all of some conditions: by one of them, or by several of them
+    /// in a composite index.
+    fn resolve_all(
+        &self,
+        parts: &[Condition],
+        node: &mut u16,
+        seeking: &Seeking<'_>,
+    ) -> Result<Option<Resolved>> {
+        let mut served = Vec::new();
+        for part in parts {
+            served.extend(match part {
+                Condition::Holds { path, spans } => self.resolve_one(path, spans, node, seeking),
+                part => self.resolve(part, node, seeking)?,
+            });
+        }
+        let filters = self.filters(parts);
+        for one in self.composites() {
+            let number = *node;
+            *node = node.saturating_add(1);
+            if !matches!(seeking, Seeking::Again(branches) if !branches.contains(&number)) {
+                served.extend(self.composite(number, one, &filters).map(Resolved::of));
+            }
+        }
+        match seeking {
+            Seeking::Again(_) => Ok(served.into_iter().next()),
+            Seeking::Shortest { budget } => {
+                drop_dominated(&mut served);
+                self.shortest(served, *budget)
+            }
+        }
+    }
+
+    fn resolve_one(
+        &self,
+        path: &Indexed,
+        spans: &[Span],
+        node: &mut u16,
+        seeking: &Seeking<'_>,
+    ) -> Option<Resolved> {
+        let number = *node;
+        *node = node.saturating_add(1);
+        let is_sought = match seeking {
+            Seeking::Again(branches) => branches.contains(&number),
+            // What all documents of the scope have in common leads to all of them.
+            Seeking::Shortest { .. } => !(self.is_narrow() && self.is_key(path)),
+        };
+        let id = self.serves(path).filter(|_| is_sought)?;
+        Some(Resolved::of(Branch::new(number, path, id, spans)))
     }
 
     /// Whether a path is one of the partition key's.
@@ -355,12 +492,12 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
 
     fn count(&self, branches: &[Branch], limit: usize) -> Result<usize> {
         let mut count = 0;
-        for slice in &self.reading.slices {
+        for slice in 0..self.reading.slices.len() {
             for branch in branches {
                 if count >= limit {
                     return Ok(count);
                 }
-                count += branch.count(slice, limit - count)?;
+                count += branch.count(self.reading, slice, limit - count)?;
             }
         }
         Ok(count)
@@ -382,60 +519,32 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
     }
 }
 
-/// How a composite index serves an order: behind values that the filter fixes come the keys of the
-/// order, all in the index's directions or all against them.
-fn along_composite(composite: &Composite, order: &[OrderBy], parts: &[Condition]) -> Option<Along> {
-    let fixed_count = composite.paths.len().checked_sub(order.len())?;
-    let keys: Vec<(&Indexed, Component)> =
-        composite.paths.iter().zip(composite.components.iter().copied()).collect();
-    let (fixing, ordering) = keys.split_at(fixed_count);
-    let directions = ordering.iter().zip(order).map(|((what, component), by)| {
-        let is_descending = *component == Component::Descending;
-        (by.key.as_ref() == Some(*what)).then_some(is_descending != by.descending)
-    });
-    let reversed = directions.collect::<Option<Vec<bool>>>()?;
-    let is_reversed = *reversed.first()?;
-    if reversed.iter().any(|reversed| *reversed != is_reversed) {
-        return None;
+/// The conditions that all hold.
+fn parts_of(condition: &Condition) -> &[Condition] {
+    match condition {
+        Condition::All(parts) => parts,
+        other => std::slice::from_ref(other),
     }
-    let mut fixed = Vec::new();
-    for (what, component) in fixing {
-        if !encode_exactly(Some(fixed_value(what, parts)?), *component, &mut fixed) {
-            return None;
-        }
-    }
-    let mut prefix = entry::prefix(&composite.id);
-    prefix.extend_from_slice(&fixed);
-    for (what, component) in ordering {
-        let Some(value) = fixed_value(what, parts) else { break };
-        if !encode_exactly(Some(value), *component, &mut prefix) {
-            break;
-        }
-    }
-    let end = entry::successor(prefix.clone());
-    let is_descending = |component: &Component| *component == Component::Descending;
-    let descending = composite.components.iter().map(is_descending);
-    Some(Along {
-        id: composite.id,
-        paths: composite.paths.iter().cloned().zip(descending).collect(),
-        direction: if is_reversed { Direction::Backward } else { Direction::Forward },
-        layout: composite.components.clone(),
-        fixed,
-        fixed_count,
-        runs: vec![Run::Span(prefix, end)],
-        others: None,
-    })
 }
 
-/// The value that a filter demands of something.
-fn fixed_value<'c>(what: &Indexed, parts: &'c [Condition]) -> Option<&'c Value> {
-    parts.iter().find_map(|part| match part {
-        Condition::Holds { path, spans } if path == what => match &spans[..] {
-            [Span::Exactly(value)] => Some(value),
-            _ => None,
-        },
+/// Leaves out what cannot be shorter than something else: a lookup in a composite index goes over
+/// some of the entries that the lookups of its paths go over.
+fn drop_dominated(served: &mut Vec<Resolved>) {
+    let used = |found: &Resolved| match &found.branches[..] {
+        [branch] => Some(branch.used().to_vec()),
         _ => None,
-    })
+    };
+    let all: Vec<Option<Vec<Indexed>>> = served.iter().map(used).collect();
+    let is_dominated = |at: usize| {
+        let Some(used) = &all[at] else { return false };
+        all.iter().enumerate().filter(|(other, _)| *other != at).any(|(other, more)| {
+            let Some(more) = more else { return false };
+            let is_longer = more.len() > used.len() || more.len() == used.len() && other < at;
+            more.len() > 1 && is_longer && used.iter().all(|path| more.contains(path))
+        })
+    };
+    let mut at = 0..;
+    served.retain(|_| !is_dominated(at.next().expect("there is no last number")));
 }
 
 /// The names of a path without element steps.
@@ -462,6 +571,10 @@ struct Resolved {
 }
 
 impl Resolved {
+    fn of(branch: Branch) -> Resolved {
+        Resolved { branches: vec![branch], entries: None }
+    }
+
     fn single_value(&self) -> Option<&[u8]> {
         match &self.branches[..] {
             [branch] => branch.single_value(),
@@ -478,22 +591,12 @@ pub(crate) fn with_key(
     key: Option<&PartitionKey>,
 ) -> Condition {
     let Some(key) = key else { return condition.clone() };
-    let paths = &container.policies.partition_key.paths;
     let mut parts = match condition {
         Condition::All(parts) => parts.clone(),
         Condition::Anything => Vec::new(),
         other => vec![other.clone()],
     };
-    for (path, component) in paths.iter().zip(&key.0) {
-        let value = match component {
-            value::Component::Null => Value::Null,
-            value::Component::Bool(flag) => Value::Bool(*flag),
-            value::Component::Number(number) => Value::from(*number),
-            value::Component::String(text) => Value::String(text.clone()),
-            _ => continue,
-        };
-        let segments = path.segments().iter().cloned().map(query::PathSegment::Property);
-        let path = Indexed::Path(segments.collect());
+    for (path, value) in composite::key_values(container, key) {
         let part = Condition::Holds { path, spans: vec![Span::Exactly(value)] };
         if !parts.contains(&part) {
             parts.push(part);

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
 use query::{Condition, Indexed, PathSegment, Span};
+use ring::digest;
 use storage::{Direction, Snapshot};
 use value::{Value, order};
 
@@ -16,7 +17,8 @@ use super::entries::Entries;
 use crate::Result;
 use crate::continuation::EntryProgress;
 use crate::index::cells;
-use crate::index::entry::{self, IndexId, SINGLE};
+use crate::index::definition::Composite;
+use crate::index::entry::{self, Component, IndexId, SINGLE};
 use crate::row::{Item, corrupt};
 use crate::scan::{Reading, Slice};
 
@@ -25,10 +27,31 @@ use crate::scan::{Reading, Slice};
 pub(crate) struct Branch {
     /// Its number in the condition, for continuations.
     pub(crate) node: u16,
-    pub(crate) what: Indexed,
     pub(crate) id: IndexId,
-    /// Disjoint and ascending.
+    /// What the index is over: one thing, or the paths of a composite index.
+    pub(crate) paths: Vec<Indexed>,
+    /// How the values of its entries are laid out.
+    pub(crate) layout: Vec<Component>,
+    /// Of how many leading paths the runs speak.
+    leading: usize,
+    runs: Runs,
+}
+
+/// Which entries are looked up. Runs are disjoint and ascending.
+#[derive(Clone, Debug)]
+enum Runs {
+    /// The same in every slice.
+    Everywhere(Vec<Run>),
+    /// In each slice those of its partition.
+    BySlice(Vec<Confined>),
+}
+
+/// The entries of a composite index to look up in one slice.
+#[derive(Clone, Debug)]
+pub(crate) struct Confined {
     pub(crate) runs: Vec<Run>,
+    /// For each leading path the value that the partition of the slice says.
+    pub(crate) key: Vec<Option<Value>>,
 }
 
 /// Entries that lie together.
@@ -67,31 +90,67 @@ impl Run {
 }
 
 impl Branch {
-    /// The branch for spans of one index.
+    /// The branch for spans of the index over one thing.
     pub(crate) fn new(node: u16, what: &Indexed, id: IndexId, spans: &[Span]) -> Branch {
-        let mut runs: Vec<Run> = spans.iter().map(|span| run(&id, span)).collect();
-        runs.sort_by(|left, right| left.start().cmp(right.start()));
-        let mut merged: Vec<Run> = Vec::new();
-        for run in runs {
-            match (merged.last_mut(), run) {
-                (Some(last), Run::Value(prefix)) if last.contains(&prefix) => {}
-                (Some(Run::Span(_, end)), Run::Span(from, to)) if from <= *end => {
-                    *end = std::mem::take(end).max(to);
-                }
-                (Some(last @ Run::Value(_)), run @ Run::Span(..)) if run.contains(last.start()) => {
-                    *last = run;
-                }
-                (_, run) => merged.push(run),
-            }
+        Branch {
+            node,
+            id,
+            paths: vec![what.clone()],
+            layout: SINGLE.to_vec(),
+            leading: 1,
+            runs: Runs::Everywhere(merged(spans.iter().map(|span| run(&id, span)).collect())),
         }
-        Branch { node, what: what.clone(), id, runs: merged }
+    }
+
+    /// The branch for some entries of a composite index, in each slice.
+    pub(super) fn composite(
+        node: u16,
+        composite: &Composite,
+        leading: usize,
+        slices: Vec<Confined>,
+    ) -> Branch {
+        Branch {
+            node,
+            id: composite.id,
+            paths: composite.paths.clone(),
+            layout: composite.components.clone(),
+            leading,
+            runs: Runs::BySlice(slices),
+        }
+    }
+
+    /// The entries to look up in a slice.
+    pub(super) fn runs(&self, slice: usize) -> &[Run] {
+        match &self.runs {
+            Runs::Everywhere(runs) => runs,
+            Runs::BySlice(slices) => slices.get(slice).map_or(&[], |slice| &slice.runs),
+        }
+    }
+
+    /// What the index is over, and whether it has the greatest first.
+    pub(crate) fn directed_paths(&self) -> Vec<(Indexed, bool)> {
+        let is_descending = |component: &Component| *component == Component::Descending;
+        self.paths.iter().cloned().zip(self.layout.iter().map(is_descending)).collect()
+    }
+
+    /// The paths that the runs speak of.
+    pub(super) fn used(&self) -> &[Indexed] {
+        &self.paths[..self.leading]
+    }
+
+    /// Whether it is about a computed property.
+    pub(super) fn is_computed(&self) -> bool {
+        self.paths.iter().any(|what| matches!(what, Indexed::Computed(_)))
     }
 
     /// The one value that is looked up, if it is one: then entries come in the order of places.
     pub(crate) fn single_value(&self) -> Option<&[u8]> {
-        match &self.runs[..] {
-            [Run::Value(prefix)] => Some(prefix),
-            _ => None,
+        match &self.runs {
+            Runs::Everywhere(runs) => match &runs[..] {
+                [Run::Value(prefix)] => Some(prefix),
+                _ => None,
+            },
+            Runs::BySlice(_) => None,
         }
     }
 
@@ -112,11 +171,12 @@ impl Branch {
 
     /// Whether several entries of the branch can lead to one document.
     fn repeats(&self) -> bool {
-        match &self.what {
-            Indexed::Path(path) => path.contains(&PathSegment::Element) && self.is_wide(),
-            Indexed::Computed(_) => false,
+        match &self.paths[..] {
+            [Indexed::Path(path)] => path.contains(&PathSegment::Element) && self.is_wide(),
             // A shape stands under several cells.
-            Indexed::Shapes(_) => self.is_wide(),
+            [Indexed::Shapes(_)] => self.is_wide(),
+            // Every document has one value, or one entry for all values.
+            _ => false,
         }
     }
 
@@ -124,19 +184,25 @@ impl Branch {
         self.single_value().is_none()
     }
 
-    /// The first entry of the branch that leads to a document.
-    fn first_key(&self, document: &Value) -> Option<Vec<u8>> {
+    /// The first entry of the branch that leads to a document of a slice.
+    fn first_key(&self, slice: usize, document: &Value) -> Option<Vec<u8>> {
+        let confined = match &self.runs {
+            Runs::Everywhere(_) => None,
+            Runs::BySlice(slices) => slices.get(slice),
+        };
+        let is_inside = |key: &[u8]| self.runs(slice).iter().any(|run| run.contains(key));
+        if let Some(Confined { key: known, .. }) = confined {
+            return Some(self.composite_key(known, document)).filter(|key| is_inside(key));
+        }
         let mut first: Option<Vec<u8>> = None;
         let mut offer = |value: &Value| {
             let mut key = entry::prefix(&self.id);
             entry::encode_component(Some(value), false, &mut key);
-            if self.runs.iter().any(|run| run.contains(&key))
-                && first.as_ref().is_none_or(|first| key < *first)
-            {
+            if is_inside(&key) && first.as_ref().is_none_or(|first| key < *first) {
                 first = Some(key);
             }
         };
-        match &self.what {
+        match &self.paths[0] {
             Indexed::Path(path) => values(document, path, &mut |value| {
                 if !matches!(value, Value::Array(_) | Value::Object(_)) {
                     offer(value);
@@ -150,10 +216,30 @@ impl Branch {
         first
     }
 
+    /// What the entry of a document begins with. The partition of a slice is known; the document may
+    /// have been read without it.
+    fn composite_key(&self, known: &[Option<Value>], document: &Value) -> Vec<u8> {
+        let mut key = entry::prefix(&self.id);
+        for ((what, component), known) in self.used().iter().zip(&self.layout).zip(known) {
+            let mut found = known.as_ref();
+            if let (None, Indexed::Path(path)) = (found, what) {
+                values(document, path, &mut |value| found = Some(value));
+            }
+            entry::encode_component(found, *component == Component::Descending, &mut key);
+        }
+        key
+    }
+
     /// Counts the entries to look at in a slice, but no further than to a limit.
-    pub(crate) fn count<P: Snapshot>(&self, slice: &Slice<P>, limit: usize) -> Result<usize> {
+    pub(crate) fn count<P: Snapshot>(
+        &self,
+        reading: &Reading<P>,
+        slice: usize,
+        limit: usize,
+    ) -> Result<usize> {
         let mut count = 0;
-        for run in &self.runs {
+        for run in self.runs(slice) {
+            let slice = &reading.slices[slice];
             let (from, to) = run.bounds(slice);
             let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
             slice.snapshot.scan(from, to, Direction::Forward, &mut |_, _| {
@@ -168,13 +254,14 @@ impl Branch {
     }
 
     /// How many documents of a slice have an entry: every one has at most one.
-    pub(crate) fn documents<P: Snapshot>(&self, slice: &Slice<P>) -> Result<u64> {
+    pub(crate) fn documents<P: Snapshot>(&self, reading: &Reading<P>, slice: usize) -> Result<u64> {
         let mut count = 0;
-        for run in &self.runs {
+        for run in self.runs(slice) {
+            let slice = &reading.slices[slice];
             let (from, to) = run.bounds(slice);
             let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
             slice.snapshot.scan(from, to, Direction::Forward, &mut |key, _| {
-                let place = entry::parse(key, &SINGLE).map(|entry| entry.place);
+                let place = entry::parse(key, &self.layout).map(|entry| entry.place);
                 let is_inside = place.is_some_and(|p| *p >= slice.from[..] && *p < slice.to[..]);
                 count += u64::from(is_inside);
                 ControlFlow::Continue(())
@@ -182,6 +269,25 @@ impl Branch {
         }
         Ok(count)
     }
+}
+
+/// Runs in ascending order; those that meet become one.
+pub(super) fn merged(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_by(|left, right| left.start().cmp(right.start()));
+    let mut merged: Vec<Run> = Vec::new();
+    for run in runs {
+        match (merged.last_mut(), run) {
+            (Some(last), Run::Value(prefix)) if last.contains(&prefix) => {}
+            (Some(Run::Span(_, end)), Run::Span(from, to)) if from <= *end => {
+                *end = std::mem::take(end).max(to);
+            }
+            (Some(last @ Run::Value(_)), run @ Run::Span(..)) if run.contains(last.start()) => {
+                *last = run;
+            }
+            (_, run) => merged.push(run),
+        }
+    }
+    merged
 }
 
 fn run(id: &IndexId, span: &Span) -> Run {
@@ -192,7 +298,7 @@ fn run(id: &IndexId, span: &Span) -> Run {
             Run::Value(prefix)
         }
         span => {
-            let (from, to) = entry::bounds(id, span);
+            let (from, to) = entry::bounds(&entry::prefix(id), Component::Ascending, span);
             Run::Span(from, to)
         }
     }
@@ -289,8 +395,9 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
     pub(crate) fn is_first(&self, found: &Found, document: &Value) -> bool {
         let branch = &self.branches[found.branch];
         let earlier = &self.branches[..found.branch];
-        earlier.iter().all(|earlier| earlier.first_key(document).is_none())
-            && (!branch.repeats() || branch.first_key(document).as_ref() == Some(&found.key))
+        let first_key = |branch: &Branch| branch.first_key(found.slice, document);
+        earlier.iter().all(|earlier| first_key(earlier).is_none())
+            && (!branch.repeats() || first_key(branch).as_ref() == Some(&found.key))
     }
 
     /// Whether `is_first` looks at documents at all.
@@ -303,6 +410,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
         let slice = &self.reading.slices[found.slice];
         EntryProgress {
             branches: self.branches.iter().map(|branch| branch.node).collect(),
+            indexes: fingerprint(&self.branches),
             branch: found.branch as u16,
             from: slice.from.clone(),
             to: slice.to.clone(),
@@ -318,6 +426,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             return Ok(true);
         }
         let entries = self.entries.as_mut().expect("was opened above");
+        let layout = &self.branches[self.at.1].layout;
         let mut keys: Vec<(Vec<u8>, usize)> = Vec::new();
         let mut is_drained = false;
         while keys.len() < self.batch {
@@ -329,7 +438,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             if self.visited.is_multiple_of(ENTRIES_BETWEEN_CHECKS) {
                 self.reading.check_deadline()?;
             }
-            let parsed = entry::parse(&key, &SINGLE).ok_or_else(|| corrupt("index entry"))?;
+            let parsed = entry::parse(&key, layout).ok_or_else(|| corrupt("index entry"))?;
             let place = parsed.place;
             if *place < slice.from[..] || *place >= slice.to[..] {
                 continue;
@@ -391,7 +500,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             return Ok(false);
         }
         let branch = &self.branches[self.at.1];
-        let Some(run) = branch.runs.get(self.at.2) else {
+        let Some(run) = branch.runs(self.at.0).get(self.at.2) else {
             self.at = (self.at.0, self.at.1 + 1, 0);
             return Ok(false);
         };
@@ -420,7 +529,8 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
                 std::cmp::Ordering::Greater => {}
             }
         }
-        self.followers = if matches!(run, Run::Value(_)) {
+        let is_followed = matches!(run, Run::Value(_)) && branch.single_value().is_some();
+        self.followers = if is_followed {
             self.also.iter().map(|prefix| Follower::new(&slice.snapshot, prefix)).collect()
         } else {
             Vec::new()
@@ -429,6 +539,13 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
         self.entries = Some(Entries::new(&slice.snapshot, from, Bound::Excluded(to), direction));
         Ok(true)
     }
+}
+
+/// Tells whether a continuation still means the same indexes.
+pub(crate) fn fingerprint(branches: &[Branch]) -> [u8; 8] {
+    let mut ids = digest::Context::new(&digest::SHA256);
+    branches.iter().for_each(|branch| ids.update(&branch.id.0));
+    *ids.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 /// Where another value's entries go on.

@@ -126,16 +126,26 @@ pub(crate) struct Along {
     pub(crate) direction: Direction,
     /// How the values of an entry are laid out.
     pub(crate) layout: Vec<Component>,
-    /// What the entries begin with, behind the id: values that are fixed by the filter. They are
-    /// not part of the sort keys.
-    pub(crate) fixed: Vec<u8>,
-    /// How many values that is.
+    /// How many leading values the filter fixes. They are not part of the sort keys.
     pub(crate) fixed_count: usize,
-    /// Which entries, in ascending order; all with the fixed values if there are none.
-    pub(crate) runs: Vec<Run>,
+    /// The entries of each slice.
+    pub(crate) stretches: Vec<Stretch>,
     /// Documents that have no entry because there is no scalar at the path, where they are part of
     /// the answer.
     pub(crate) others: Option<Others>,
+    /// Whether all documents that the walk leads to meet the condition of the query.
+    pub(crate) is_covered: bool,
+    /// Whether it leads to documents of the scope only.
+    pub(crate) is_straight: bool,
+}
+
+/// The part of an index that a walk over one slice goes along.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    /// What the entries begin with, behind the id: the values that are fixed.
+    pub(crate) fixed: Vec<u8>,
+    /// Which entries, in ascending order.
+    pub(crate) runs: Vec<Run>,
 }
 
 /// For every slice the shapes without a scalar at a path, with what they have there.
@@ -250,7 +260,8 @@ struct SliceWalk<'r, P> {
 
 impl<'r, P: Snapshot> SliceWalk<'r, P> {
     fn new(reading: &'r Reading<P>, slice: usize, along: &'r Along, terms: &'r Terms<'r>) -> Self {
-        let mut phases: VecDeque<Phase> = (0..along.runs.len()).map(Phase::Entries).collect();
+        let runs = along.stretches[slice].runs.len();
+        let mut phases: VecDeque<Phase> = (0..runs).map(Phase::Entries).collect();
         if along.others.is_some() {
             phases.push_front(Phase::Missing);
             phases.push_back(Phase::Nodes(NodeKind::Array));
@@ -274,6 +285,10 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
 
     fn slice(&self) -> &'r Slice<P> {
         &self.reading.slices[self.slice]
+    }
+
+    fn stretch(&self) -> &'r Stretch {
+        &self.along.stretches[self.slice]
     }
 
     /// The next document at or beyond the floor.
@@ -309,7 +324,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
     /// The bounds of a run, narrowed to what can lie at or beyond the floor.
     fn open_run(&mut self, run: usize) {
         let slice = self.slice();
-        let (from, to) = self.along.runs[run].bounds(slice);
+        let (from, to) = self.stretch().runs[run].bounds(slice);
         let (mut from, mut to) = (Bound::Included(from), Bound::Excluded(to));
         if let Some(key) = self.floor_key() {
             match self.along.direction {
@@ -337,7 +352,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
         let floor = self.terms.floor()?;
         let values = values_of(&floor.keys, &self.terms.order)?;
         let mut key = entry::prefix(&self.along.id);
-        key.extend_from_slice(&self.along.fixed);
+        key.extend_from_slice(&self.stretch().fixed);
         let mut is_exact = true;
         for (value, component) in values.iter().zip(&self.along.layout[self.along.fixed_count..]) {
             is_exact &= encode_exactly(value.as_ref(), *component, &mut key);
@@ -370,7 +385,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             entry::parse(&key, &self.along.layout).ok_or_else(|| corrupt("index entry"))?;
         if parsed.exact && !self.terms.tie.is_rid() {
             if is_inside(parsed.place, slice) {
-                let skipped = self.along.fixed.len();
+                let skipped = self.along.stretches[self.slice].fixed.len();
                 let mut keys = parsed.value[skipped..].to_vec();
                 if self.along.direction == Direction::Backward {
                     invert(&mut keys);
@@ -403,6 +418,8 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
     fn gather(&mut self, places: Vec<Vec<u8>>) -> Result<()> {
         let mut ranked = Vec::with_capacity(places.len());
         let mut bytes = 0;
+        // Documents of a long list are read again when their turn comes.
+        let is_short = places.len() <= HELD_MAX;
         for chunk in places.chunks(256) {
             let borrowed: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
             let items = self.reading.load(self.slice(), &borrowed)?;
@@ -415,8 +432,8 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
                 }
                 bytes += rank.keys.len() + 2 * place.len() + size_of::<Ranked>();
                 self.terms.check_memory(bytes)?;
-                let place = place.clone();
-                ranked.push(Ranked { rank, slice: self.slice, place, item: None });
+                let (place, item) = (place.clone(), Some(item).filter(|_| is_short));
+                ranked.push(Ranked { rank, slice: self.slice, place, item });
             }
         }
         ranked.sort_by(|left, right| left.rank.compare(&right.rank, self.terms.tie));
@@ -488,6 +505,9 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
         self.gather(found)
     }
 }
+
+/// So many documents are held while they wait for their turn.
+const HELD_MAX: usize = 16;
 
 fn is_inside<P>(place: &[u8], slice: &Slice<P>) -> bool {
     *place >= slice.from[..] && *place < slice.to[..]

@@ -179,70 +179,80 @@ pub(crate) fn all(id: &IndexId) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
-/// The keys of all entries of an index whose first value lies in the span: inclusive from, exclusive
+/// The keys that begin with some bytes and go on with a value in the span: inclusive from, exclusive
 /// to. No match is missed; where strings were cut there may be others among them.
-pub(crate) fn bounds(id: &IndexId, span: &Span) -> (Vec<u8>, Vec<u8>) {
-    let start = prefix(id);
-    let key = |bytes: &[u8]| [&start, bytes].concat();
-    let nothing = || (start.clone(), start.clone());
-    match span {
-        Span::Exactly(value) => {
-            let Some(_) = type_bytes(value) else { return nothing() };
-            let from = key(&term(value).0);
-            let to = successor(from.clone());
-            (from, to)
-        }
-        Span::Between { low, high } => {
-            let (Ok(low_type), Ok(high_type)) = (type_of(low), type_of(high)) else {
-                return nothing();
+pub(crate) fn bounds(start: &[u8], component: Component, span: &Span) -> (Vec<u8>, Vec<u8>) {
+    let Some((from, to)) = term_bounds(span) else { return (start.to_vec(), start.to_vec()) };
+    match component {
+        Component::Ascending => ([start, &from].concat(), [start, &to].concat()),
+        Component::Descending => {
+            // Terms turn round with their bytes. Both bounds are beginnings of terms, so what lay
+            // before one now lies behind everything that begins with it.
+            let turned = |mut bytes: Vec<u8>| {
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                successor([start, &bytes].concat())
             };
-            let Some((first, end)) = low_type.or(high_type) else { return all(id) };
-            if high_type.is_some_and(|kind| kind != (first, end)) {
-                return nothing();
-            }
-            (lower(low, &key, first), upper(high, &key, end))
-        }
-        Span::Prefix(text) => {
-            let from = match text.as_bytes().get(..order::TERM_STRING_BYTES) {
-                Some(start) if text.len() > start.len() => {
-                    key(&term(&Value::from(text.as_str())).0)
-                }
-                _ => {
-                    let mut bytes = Vec::new();
-                    order::encode_str_start(text.as_bytes(), &mut bytes);
-                    key(&bytes)
-                }
-            };
-            let to = successor(from.clone());
-            (from, to)
-        }
-        Span::Kind(kind) => {
-            let (first, end) = kind_bytes(*kind);
-            (key(&[first]), key(&[end]))
+            (turned(to), turned(from))
         }
     }
 }
 
-fn lower(low: &Bound<Value>, key: &impl Fn(&[u8]) -> Vec<u8>, first: u8) -> Vec<u8> {
+/// The same for terms alone; `None` when no scalar can lie in the span.
+fn term_bounds(span: &Span) -> Option<(Vec<u8>, Vec<u8>)> {
+    let all_from = |from: Vec<u8>| {
+        let to = successor(from.clone());
+        (from, to)
+    };
+    match span {
+        Span::Exactly(value) => type_bytes(value).map(|_| all_from(term(value).0)),
+        Span::Between { low, high } => {
+            let (low_type, high_type) = (type_of(low).ok()?, type_of(high).ok()?);
+            let Some((first, end)) = low_type.or(high_type) else {
+                return Some((vec![order::NULL], vec![order::ARRAY]));
+            };
+            if high_type.is_some_and(|kind| kind != (first, end)) {
+                return None;
+            }
+            Some((lower(low, first), upper(high, end)))
+        }
+        Span::Prefix(text) => {
+            let is_cut = text.len() > order::TERM_STRING_BYTES;
+            let from = if is_cut {
+                term(&Value::from(text.as_str())).0
+            } else {
+                let mut bytes = Vec::new();
+                order::encode_str_start(text.as_bytes(), &mut bytes);
+                bytes
+            };
+            Some(all_from(from))
+        }
+        Span::Kind(kind) => {
+            let (first, end) = kind_bytes(*kind);
+            Some((vec![first], vec![end]))
+        }
+    }
+}
+
+fn lower(low: &Bound<Value>, first: u8) -> Vec<u8> {
     match low {
-        Bound::Unbounded => key(&[first]),
-        Bound::Included(value) => key(&term(value).0),
+        Bound::Unbounded => vec![first],
+        Bound::Included(value) => term(value).0,
         Bound::Excluded(value) => match term(value) {
-            (term, true) => successor(key(&term)),
+            (term, true) => successor(term),
             // Greater ones may have the same term.
-            (term, false) => key(&term),
+            (term, false) => term,
         },
     }
 }
 
-fn upper(high: &Bound<Value>, key: &impl Fn(&[u8]) -> Vec<u8>, end: u8) -> Vec<u8> {
+fn upper(high: &Bound<Value>, end: u8) -> Vec<u8> {
     match high {
-        Bound::Unbounded => key(&[end]),
-        Bound::Included(value) => successor(key(&term(value).0)),
+        Bound::Unbounded => vec![end],
+        Bound::Included(value) => successor(term(value).0),
         Bound::Excluded(value) => match term(value) {
-            (term, true) => key(&term),
+            (term, true) => term,
             // Smaller ones may have the same term.
-            (term, false) => successor(key(&term)),
+            (term, false) => successor(term),
         },
     }
 }
@@ -289,7 +299,9 @@ pub(crate) fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
     while bytes.last() == Some(&0xFF) {
         bytes.pop();
     }
-    let last = bytes.last_mut().expect("a key begins with its kind, which is not 0xFF");
+    let last = bytes
+        .last_mut()
+        .expect("a key begins with its kind, a term with its type: neither is 0xFF");
     *last += 1;
     bytes
 }

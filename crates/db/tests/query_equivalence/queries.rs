@@ -7,11 +7,14 @@ use value::Value;
 use crate::documents::{PARTITIONS, mixed, number, scalar, text};
 
 /// The composite indexes of a container that has some: paths, and whether they go down.
-pub(crate) const COMPOSITES: [&[(&[&str], bool)]; 4] = [
+pub(crate) const COMPOSITES: [&[(&[&str], bool)]; 7] = [
     &[(&["a"], false), (&["b"], false)],
     &[(&["t"], false), (&["n"], true)],
     &[(&["o", "x"], true), (&["s"], false), (&["id"], false)],
     &[(&["t"], false), (&["lower"], false)],
+    &[(&["pk"], false), (&["n"], false)],
+    &[(&["pk"], true), (&["s"], true)],
+    &[(&["pk"], false), (&["t"], true), (&["a"], true)],
 ];
 
 /// Where a row holds what it is sorted by: the names from the row down.
@@ -296,14 +299,46 @@ fn others() -> BoxedStrategy<Filter> {
     .boxed()
 }
 
+/// What a composite index is for: values for its first paths, anything for the next.
+fn composed() -> BoxedStrategy<Filter> {
+    let index = prop::sample::select(&COMPOSITES[..]);
+    let parts = index.prop_flat_map(|index| (Just(index), 0..index.len())).prop_flat_map(
+        |(index, values)| {
+            let place = |(path, _): &(&[&str], bool)| -> &'static str {
+                let place = format!("c.{}", path.join("."));
+                PATHS.into_iter().find(|path| *path == place).unwrap_or("c.id")
+            };
+            let places: Vec<&'static str> = index.iter().map(place).collect();
+            let value = |place: &&'static str| {
+                let place = *place;
+                let one = likely(place).prop_map(move |v| Filter::new(format!("{place} = ¤"), [v]));
+                let several = (likely(place), likely(place))
+                    .prop_map(move |(v, w)| Filter::new(format!("{place} IN (¤, ¤)"), [v, w]));
+                prop_oneof![4 => one, 1 => several].boxed()
+            };
+            let mut parts: Vec<BoxedStrategy<Filter>> =
+                places[..values].iter().map(value).collect();
+            parts.push(compared(Just(places[values]).boxed()));
+            parts
+        },
+    );
+    parts.prop_map(|parts| Filter::joined(parts, " AND ")).boxed()
+}
+
 /// Any condition; `also` is a place that only this query has.
 fn filter(also: Option<&'static str>) -> BoxedStrategy<Filter> {
     let place = match also {
         Some(also) => prop_oneof![path(), Just(also)].boxed(),
         None => path().boxed(),
     };
-    let leaf =
-        prop_oneof![5 => compared(place), 2 => texts(), 2 => kinds(), 2 => arrays(), 2 => others()];
+    let leaf = prop_oneof![
+        5 => compared(place),
+        3 => composed(),
+        2 => texts(),
+        2 => kinds(),
+        2 => arrays(),
+        2 => others(),
+    ];
     leaf.prop_recursive(2, 6, 3, |inner| {
         let some = || prop::collection::vec(inner.clone(), 2..4);
         let two = prop::collection::vec(inner.clone(), 2);
@@ -495,7 +530,7 @@ pub(crate) fn queries() -> impl Strategy<Value = Query> {
         1 => (0..9_u32).prop_map(Limit::Top),
         1 => (0..5_u32, 0..9_u32).prop_map(|(offset, limit)| Limit::Window { offset, limit }),
     ];
-    let partition = prop::option::weighted(0.2, 0..4_usize);
+    let partition = prop::option::weighted(0.3, 0..4_usize);
     (filtered, limit, any::<bool>(), partition).prop_map(
         |((shape, filter), limit, is_inline, partition)| {
             let (condition, values) = match filter {

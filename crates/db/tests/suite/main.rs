@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod change_feed;
 #[cfg(test)]
+mod composites;
+#[cfg(test)]
 mod concurrency;
 #[cfg(test)]
 mod consumers;
@@ -36,3 +38,5 @@ mod serializability;
 mod spatial;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod work;

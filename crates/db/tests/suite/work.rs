@@ -1,0 +1,204 @@
+//! How much a query reads: as much as it answers, however much is stored.
+//!
+//! The same questions are asked over few documents and over many, of which they find about as many.
+//! The store counts what is read from it, so nothing here depends on the speed of a machine.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use db::{BatchOperation, Conditions, Container, Db, Page, QueryText, Scope};
+use storage::{
+    Batch, Direction, Engine, Error, Memory, MemorySnapshot, OrderedSnapshot, OrderedStore, Visit,
+};
+
+use crate::support::{self, by_pk_with, create, key};
+
+/// An ordered store that counts what is read.
+struct Counting {
+    store: Memory,
+    rows: Arc<AtomicU64>,
+}
+
+struct CountingSnapshot {
+    snapshot: MemorySnapshot,
+    rows: Arc<AtomicU64>,
+}
+
+impl OrderedStore for Counting {
+    type Snapshot = CountingSnapshot;
+
+    fn snapshot(&self) -> Result<CountingSnapshot, Error> {
+        Ok(CountingSnapshot { snapshot: self.store.snapshot()?, rows: self.rows.clone() })
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), Error> {
+        self.store.write(batch)
+    }
+}
+
+impl OrderedSnapshot for CountingSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        self.snapshot.get(key)
+    }
+
+    fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), Error> {
+        // Looking for the first row is work, too.
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        self.snapshot.scan(from, to, direction, &mut |key, value| {
+            self.rows.fetch_add(1, Ordering::Relaxed);
+            visit(key, value)
+        })
+    }
+}
+
+/// Orders of stores. Store 0 has one order in ten, the others have twenty each; the more orders there
+/// are, the more customers, tags and articles.
+struct Orders {
+    db: Arc<Db<Engine<Counting>>>,
+    container: Arc<Container>,
+    rows: Arc<AtomicU64>,
+    count: u64,
+}
+
+/// How many orders of a scope share a value.
+const SHARED: u64 = 10;
+/// How many a small store has.
+const SMALL: u64 = 20;
+
+/// Where a question looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Store 0.
+    Large,
+    Small,
+    Across,
+}
+
+impl Orders {
+    async fn new(count: u64, policy: &str) -> Orders {
+        let rows = Arc::new(AtomicU64::new(0));
+        let store = Counting { store: Memory::new(), rows: rows.clone() };
+        let engine = Engine::with_store(store).unwrap();
+        let db = support::open(engine, &support::clock()).await;
+        let container = support::container(&db, &by_pk_with(policy)).await;
+        let numbers: Vec<u64> = (0..count).collect();
+        for chunk in numbers.chunks(100) {
+            let operations = chunk.iter().map(|number| {
+                let (pk, body) = order(*number, count);
+                let key = Some(key(&format!("[\"{pk}\"]")));
+                BatchOperation { key, write: create(&body), conditions: Conditions::default() }
+            });
+            let written = db.bulk(&container, None, operations.collect(), true).await.unwrap();
+            assert!(written.results.iter().all(|result| result.status == 201), "{written:?}");
+        }
+        Orders { db, container, rows, count }
+    }
+
+    /// How many rows a query gives, and how many rows of the store are read for it.
+    fn ask(&self, text: &str, at: At) -> (u64, u64) {
+        let store = match at {
+            At::Large => Some("store-0"),
+            At::Small => Some("store-2"),
+            At::Across => None,
+        };
+        let key = store.map(|store| key(&format!("[\"{store}\"]")));
+        let scope = Scope { key, cross_partition: true, ..Scope::default() };
+        let query = QueryText { text: text.to_owned(), ..QueryText::default() };
+        let before = self.rows.load(Ordering::Relaxed);
+        let page = self.db.query(&self.container, &query, &scope, &Page::default(), None);
+        let page = page.unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
+        assert_eq!(page.continuation, None, "{text} is answered in one page");
+        (page.rows.len() as u64, self.rows.load(Ordering::Relaxed) - before)
+    }
+
+    /// The questions of the benchmark, each for about ten rows.
+    fn questions(&self, at: At) -> Vec<String> {
+        let (of, middle) = match at {
+            At::Large => ("large", self.count / 2),
+            At::Small | At::Across => ("any", self.count / 2),
+        };
+        let scoped = in_scope(at, self.count);
+        // Totals go up to the number of orders.
+        let width = self.count * SHARED / scoped;
+        vec![
+            format!("SELECT * FROM c WHERE c.customer = '{of}-1'"),
+            format!("SELECT * FROM c WHERE c.total >= {middle} AND c.total < {}", middle + width),
+            format!("SELECT TOP 10 * FROM c WHERE c.created < {middle} ORDER BY c.created DESC"),
+            format!("SELECT TOP 10 * FROM c WHERE c.created >= {middle} ORDER BY c.created"),
+            format!("SELECT * FROM c WHERE ARRAY_CONTAINS(c.tags, '{of}-2')"),
+            format!(
+                "SELECT c.id, i.sku FROM c JOIN i IN c.items WHERE i.sku = '{of}-3' AND i.n >= 2"
+            ),
+        ]
+    }
+}
+
+fn in_scope(at: At, count: u64) -> u64 {
+    match at {
+        At::Large => count / 10,
+        At::Small => SMALL,
+        At::Across => count,
+    }
+}
+
+/// The partition and the text of an order.
+fn order(number: u64, count: u64) -> (String, String) {
+    let is_large = number.is_multiple_of(10);
+    let spread = number.wrapping_mul(7_919) % count;
+    let (pk, of, values) = match is_large {
+        true => ("store-0".to_owned(), "large", count / 10 / SHARED),
+        false => (format!("store-{}", 1 + spread % (count / SMALL)), "any", count / SHARED),
+    };
+    let value = |salt: u64| format!("{of}-{}", (number / 10 + salt) % values.max(1));
+    let body = format!(
+        r#"{{"id":"o{number}","pk":"{pk}","customer":"{}","total":{spread},"created":{number},
+            "tags":["all","{}"],"items":[{{"sku":"{}","n":3}},{{"sku":"x","n":1}}]}}"#,
+        value(0),
+        value(1),
+        value(2),
+    );
+    (pk, body)
+}
+
+const COMPOSITES: &str = r#""indexingPolicy":{"compositeIndexes":[
+    [{"path":"/pk","order":"ascending"},{"path":"/total","order":"ascending"}],
+    [{"path":"/pk","order":"ascending"},{"path":"/created","order":"descending"}]]}"#;
+
+/// A row of an answer costs at most so many reads; a query, so many more.
+const READS_PER_ROW: u64 = 4;
+const READS_PER_QUERY: u64 = 64;
+
+#[tokio::test]
+async fn a_query_reads_as_much_as_it_answers() {
+    let (few, many) = (Orders::new(1_000, COMPOSITES).await, Orders::new(6_000, COMPOSITES).await);
+    for at in [At::Large, At::Small, At::Across] {
+        for (number, text) in many.questions(at).iter().enumerate() {
+            let (rows, reads) = many.ask(text, at);
+            let (rows_of_few, reads_of_few) = few.ask(&few.questions(at)[number], at);
+            let told = format!(
+                "{text} {at:?}: {reads_of_few} reads for {rows_of_few} rows of 1000, \
+                 {reads} for {rows} of 6000"
+            );
+            assert!(at == At::Small || rows > 0, "{told}");
+            assert!(reads <= READS_PER_ROW * rows + READS_PER_QUERY, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_count_reads_nothing_but_counters() {
+    let orders = Orders::new(2_000, "\"defaultTtl\":null").await;
+    for at in [At::Large, At::Across] {
+        let (rows, reads) = orders.ask("SELECT VALUE COUNT(1) FROM c", at);
+        assert!(rows == 1 && reads < 10, "{reads} reads for a count {at:?}");
+    }
+}

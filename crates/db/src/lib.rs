@@ -68,7 +68,7 @@ pub use explain::IndexUse;
 pub use index::Pace;
 pub use offer::{Migrate, Throughput};
 pub use permission::{Access, Grant, What, is_document_rid};
-pub use plan::ResumeFilter;
+pub use plan::{PlanRequest, ResumeFilter};
 pub use query::Features;
 pub use read::QueryText;
 pub use recut::Recut;

@@ -29,20 +29,31 @@ pub struct ResumeFilter {
     pub exclude: bool,
 }
 
+/// What a client says when it asks for a plan.
+#[derive(Clone, Debug)]
+pub struct PlanRequest {
+    /// What the client can do with the rows of several ranges.
+    pub features: Features,
+    /// The partition, or the beginning of a hierarchical key, that it confines the query to.
+    pub key: Option<PartitionKey>,
+    /// Whether all merging is left to clients. Otherwise the server does what this client cannot, where
+    /// the container has one range.
+    pub client_merges: bool,
+}
+
 impl<S: RangeStore> Db<S> {
-    /// How a client should run a query over the ranges of a container, with what the client can do
-    /// and the partition that it confines the query to.
+    /// How a client should run a query over the ranges of a container.
     pub fn query_plan(
         &self,
         container: &Container,
         query: &QueryText,
-        features: Features,
-        key: Option<&PartitionKey>,
+        request: &PlanRequest,
     ) -> Result<Value> {
         // The container's indexes and functions decide what may be asked at all.
         self.prepare(query, Some(container))?;
         let partition_key = &container.policies.partition_key;
         // Some clients send the empty key for no key.
+        let key = request.key.as_ref();
         let key = key.filter(|key| !key.0.is_empty() || partition_key.system_key);
         let whole = match key {
             Some(key) if !container.is_prefix(key) => container.full_key(Some(key))?,
@@ -51,8 +62,8 @@ impl<S: RangeStore> Db<S> {
         let plan_options = PlanOptions {
             partition_key,
             key: whole.as_ref().or(key),
-            features,
-            has_one_range: container.ranges.len() == 1,
+            features: request.features,
+            has_one_range: container.ranges.len() == 1 && !request.client_merges,
         };
         let mut options = Options::new(0, 0, Limits::memory(PLAN_BYTES));
         let computed = container.policies.computed.iter().map(|property| query::ComputedProperty {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use db::{Address, Call, Charge, Container, Db, Error, FeedPage, Result, Triggers, Write};
+use db::{
+    Address, Call, Charge, Container, Db, Error, FeedPage, PlanRequest, Result, Triggers, Write,
+};
 use storage::RangeStore;
 use tokio::sync::watch;
 use value::Patch;
@@ -180,7 +182,8 @@ impl<S: RangeStore> Documents<'_, S> {
         let query = request::query(body)?;
         let (db, container) = (self.db.clone(), self.container.clone());
         let (features, key) = (self.options.features, self.options.key.clone());
-        let plan = move || db.query_plan(&container, &query, features, key.as_ref());
+        let request = PlanRequest { features, key, client_merges: self.client_merges };
+        let plan = move || db.query_plan(&container, &query, &request);
         let plan = self.compute.run(plan).await??;
         Ok(Answer::json(200, plan.to_text()).charged(Charge::MINIMUM))
     }

@@ -1,6 +1,6 @@
 //! Query plans as clients get them: the form, the ranges, and what clients cannot do.
 
-use db::{Error, Features, Kind, QueryText};
+use db::{Error, Features, Kind, PlanRequest, QueryText};
 use storage::InMemory;
 use value::Value;
 
@@ -13,14 +13,16 @@ struct Asked<'a> {
     documents: &'a Documents<InMemory>,
     features: &'a str,
     key: Option<&'a str>,
+    client_merges: bool,
 }
 
 impl Asked<'_> {
     fn plan(&self, text: &str) -> Result<Value, Error> {
         let query = QueryText { text: text.to_owned(), ..QueryText::default() };
         let Documents { db, container, .. } = self.documents;
-        let features = Features::parse(self.features);
-        db.query_plan(container, &query, features, self.key.map(key).as_ref())
+        let (features, key) = (Features::parse(self.features), self.key.map(key));
+        let request = PlanRequest { features, key, client_merges: self.client_merges };
+        db.query_plan(container, &query, &request)
     }
 
     fn ranges(&self, text: &str) -> Vec<(String, String, bool)> {
@@ -57,7 +59,7 @@ fn full() -> (String, String, bool) {
 #[tokio::test]
 async fn a_plan_has_the_form_that_clients_read() {
     let documents = &Documents::with_ranges(BY_PK, 3).await;
-    let asked = Asked { documents, features: ALL, key: None };
+    let asked = Asked { documents, features: ALL, key: None, client_merges: false };
     let plan = asked.plan("SELECT TOP 3 c.team, AVG(c.age) FROM c GROUP BY c.team").unwrap();
     let expected = r#"{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{
         "distinctType":"None","top":3,"offset":null,"limit":null,"orderBy":[],
@@ -76,7 +78,7 @@ async fn a_plan_has_the_form_that_clients_read() {
 #[tokio::test]
 async fn ranges_are_where_the_keys_hash_to() {
     let documents = &Documents::with_ranges(BY_PK, 3).await;
-    let asked = Asked { documents, features: ALL, key: None };
+    let asked = Asked { documents, features: ALL, key: None, client_merges: false };
     let aa = point("05033626483AE80D00E44FBD35362B19");
     let redmond = point("22E342F38A486A088463DFF7838A5963");
     assert_eq!(asked.ranges("SELECT * FROM c WHERE c.n = 1"), [full()]);
@@ -92,7 +94,7 @@ async fn ranges_are_where_the_keys_hash_to() {
     assert_eq!(wrong.plan("SELECT * FROM c").unwrap_err().kind, Kind::PartitionKeyMismatch);
 
     let documents = &Documents::with_ranges(BY_LEVELS, 3).await;
-    let asked = Asked { documents, features: ALL, key: None };
+    let asked = Asked { documents, features: ALL, key: None, client_merges: false };
     let (tenant, user) = ("0DAE0B8467B011E957BC0B8B0DEB5ACA", "236A5BE3329A7AD57D4B998E8602BD7B");
     let prefix = (tenant.to_owned(), format!("{tenant}FF"), false);
     let filter = "SELECT * FROM c WHERE c.tenant = 'tenant1'";
@@ -113,7 +115,7 @@ async fn ranges_are_where_the_keys_hash_to() {
 async fn what_a_client_cannot_do_is_refused_by_name_or_left_to_the_server() {
     let count = "SELECT VALUE COUNT(1) FROM c";
     let documents = &Documents::with_ranges(BY_PK, 3).await;
-    let few = Asked { documents, features: FEW, key: None };
+    let few = Asked { documents, features: FEW, key: None, client_merges: false };
     let error = few.plan(count).unwrap_err();
     assert_eq!(error.kind, Kind::BadRequest);
     assert!(error.message.contains("Query contained Aggregate, which"), "{error}");
@@ -132,10 +134,16 @@ async fn what_a_client_cannot_do_is_refused_by_name_or_left_to_the_server() {
 
     // So can the only range there is, if it is asked once.
     let documents = &Documents::new(BY_PK).await;
-    let few = Asked { documents, features: "", key: None };
+    let few = Asked { documents, features: "", key: None, client_merges: false };
     assert_eq!(few.text(count), "");
     assert_eq!(few.ranges("SELECT VALUE COUNT(1) FROM c WHERE c.pk IN ('aa', 'bb')"), [full()]);
     assert_eq!(few.text(inner), "");
+    // Not where all merging is left to clients: then one range is as good as several.
+    let alone = Asked { client_merges: true, ..few };
+    assert!(alone.plan(count).unwrap_err().message.contains("Aggregate"));
+    assert!(alone.plan("SELECT c.n, COUNT(1) FROM c GROUP BY c.n").is_err());
+    assert_eq!(alone.text(pinned), "");
+    assert_eq!(alone.text("SELECT * FROM c"), "");
     // A client that can merge gets the real plan also there.
     let all = Asked { features: ALL, ..few };
     assert_eq!(all.text(count), "SELECT VALUE [{\"item\": COUNT(1)}]\nFROM c");

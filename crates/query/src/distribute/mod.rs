@@ -35,7 +35,8 @@ pub struct PlanOptions<'a> {
     pub key: Option<&'a PartitionKey>,
     /// What the client can do with the rows of several ranges.
     pub features: Features,
-    /// Whether all documents of the container are in one range.
+    /// Whether all documents of the container are in one range, and the server may do what the client
+    /// cannot.
     pub has_one_range: bool,
 }
 

@@ -51,7 +51,7 @@ mod write;
 pub use catalog::{Database, User};
 pub use change_feed::event::ChangeKind;
 pub use change_feed::read::{
-    Change, ChangeMode, ChangePage, ChangeRequest, ChangeStart, ChangeVersion,
+    Change, ChangeMode, ChangePage, ChangeRequest, ChangeStart, ChangeVersion, PreviousVersion,
 };
 pub use charge::Charge;
 pub use clock::{Clock, CountingIds, Ids, ManualClock, SystemClock, SystemIds};

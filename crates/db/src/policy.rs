@@ -21,6 +21,7 @@ mod index_path;
 mod indexing;
 mod member;
 mod partition_key;
+mod previous_image;
 mod rules;
 mod spatial;
 mod unique_key;
@@ -35,6 +36,7 @@ pub use conflict::{ConflictResolution, Resolution};
 pub use full_text::{FullTextPath, FullTextPolicy, Language};
 pub use index_path::{IndexPath, Segment, Terminator};
 pub use indexing::{CompositePath, IndexingMode, IndexingPolicy, Order};
+pub use previous_image::PreviousImages;
 pub use query::Geospatial;
 pub use rules::Step;
 pub(crate) use rules::Walk;
@@ -69,6 +71,8 @@ pub struct Policies {
     /// Minutes for which every version of a document can be read from the change feed. `None`
     /// means that only latest versions can.
     pub change_feed_retention_minutes: Option<i64>,
+    /// Of which changes the change feed shows the document before.
+    pub previous_images: PreviousImages,
     /// The time to live in the analytical store; kept for clients, has no effect here.
     pub analytical_ttl: Option<i64>,
     /// What clients encrypt before they send it; kept for clients, has no effect here.
@@ -134,6 +138,7 @@ pub fn check_new(
     let (computed, computed_json) = computed::check(body, &context)?;
     let (conflict, conflict_json) = conflict::check(body)?;
     let (change_feed_retention_minutes, change_feed_json) = change_feed(body)?;
+    let (previous_images, previous_images_json) = previous_image::check(body)?;
     let (analytical_ttl, analytical_json) = analytical_ttl(body)?;
     let client_encryption = encryption::check(body, &partition_key)?;
 
@@ -149,6 +154,7 @@ pub fn check_new(
         ("vectorEmbeddingPolicy", vector_json),
         ("fullTextPolicy", full_text_json),
         ("changeFeedPolicy", change_feed_json),
+        ("previousImageRetentionPolicy", previous_images_json),
         ("analyticalStorageTtl", analytical_json),
         ("clientEncryptionPolicy", client_encryption.clone()),
     ];
@@ -168,6 +174,7 @@ pub fn check_new(
         vector,
         full_text,
         change_feed_retention_minutes,
+        previous_images,
         analytical_ttl,
         client_encryption,
     };

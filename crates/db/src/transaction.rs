@@ -260,7 +260,7 @@ impl<'a> Transaction<'a> {
         if !self.container.records_events() {
             return;
         }
-        let row = event(self.ts).encode();
+        let row = event(self.ts).keeping(self.container.policies.previous_images).encode();
         self.event_bytes += row.len();
         self.view.put(&key::event(self.view.lsn(), self.next_event_ordinal), row);
         self.next_event_ordinal += 1;

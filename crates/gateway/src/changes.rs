@@ -12,7 +12,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use db::{Change, ChangeKind, ChangePage, ChangeRequest, ChangeStart, ChangeVersion, Container};
+use db::{
+    Change, ChangeKind, ChangePage, ChangeRequest, ChangeStart, ChangeVersion, Container,
+    PreviousVersion,
+};
 use db::{Error, Result};
 use storage::RangeStore;
 use tokio::time::{Instant, timeout_at};
@@ -129,7 +132,7 @@ fn separate(container: &Container, change: &Change) -> String {
     text.push_str(&current.map_or("{}".to_owned(), |document| with_lsn(document, change.lsn)));
     let mut metadata = Object::new();
     if let Some(version) = &change.version {
-        if let Some((document, lsn)) = &version.previous {
+        if let Some(PreviousVersion { lsn, image: Some(document) }) = &version.previous {
             text.push_str(",\"previous\":");
             text.push_str(&with_lsn(document, *lsn));
         }
@@ -167,7 +170,7 @@ fn plain(change: &Change) -> String {
     }
     text.push_str(",\"_metadata\":");
     Value::Object(metadata).write(&mut text);
-    if let Some((document, lsn)) = &version.previous {
+    if let Some(PreviousVersion { lsn, image: Some(document) }) = &version.previous {
         text.pop();
         text.push_str(",\"previousImage\":");
         text.push_str(&with_lsn(document, *lsn));
@@ -186,8 +189,8 @@ fn operation(kind: ChangeKind) -> &'static str {
 }
 
 fn add_previous_lsn(metadata: &mut Object, version: &ChangeVersion) {
-    if let Some((_, lsn)) = &version.previous {
-        metadata.insert("previousImageLSN", *lsn);
+    if let Some(previous) = &version.previous {
+        metadata.insert("previousImageLSN", previous.lsn);
     }
 }
 
@@ -212,8 +215,8 @@ mod tests {
 
     fn change(kind: ChangeKind) -> Change {
         let is_gone = matches!(kind, ChangeKind::Delete | ChangeKind::Expire);
-        let previous = (kind != ChangeKind::Create)
-            .then(|| (Bytes::from_static(br#"{"id":"1","n":1,"_ts":6}"#), 4));
+        let image = Some(Bytes::from_static(br#"{"id":"1","n":1,"_ts":6}"#));
+        let previous = (kind != ChangeKind::Create).then_some(PreviousVersion { lsn: 4, image });
         let current = (!is_gone).then(|| Bytes::from_static(br#"{"id":"1","n":2,"_ts":7}"#));
         let key = PartitionKey::parse_header(r#"["a"]"#).unwrap();
         let version = Some(ChangeVersion { kind, previous, id: "1".to_owned(), key });

@@ -77,7 +77,8 @@ export function changeFeedSteps(database) {
 
     async "change feed: all versions and deletes are told"() {
       const changeFeedPolicy = new ChangeFeedPolicy(ChangeFeedRetentionTimeSpan.fromMinutes(5));
-      const definition = { id: "log", partitionKey: { paths: ["/pk"] }, changeFeedPolicy };
+      const previousImageRetentionPolicy = { supportedFeatures: { allVersionsAndDeletes: { mode: 3 } } };
+      const definition = { id: "log", partitionKey: { paths: ["/pk"] }, changeFeedPolicy, previousImageRetentionPolicy };
       log = (await database().containers.create(definition)).container;
       const changeFeedMode = ChangeFeedMode.AllVersionsAndDeletes;
       const now = await readAll(log, { changeFeedMode, changeFeedStartFrom: ChangeFeedStartFrom.Now() });

@@ -72,7 +72,7 @@ def steps(settled, listed, paged, equal):
             (change["metadata"]["operationType"], change["current"].get("n"), change.get("previous", {}).get("n"))
             for change in changes
         ]
-        equal(told, [("create", 1, None), ("replace", 2, 1), ("delete", None, 2)], "changes")
+        equal(told, [("create", 1, None), ("replace", 2, None), ("delete", None, 2)], "changes")
         equal(changes[2]["metadata"]["id"], "a", "id of the delete")
         equal(changes[2]["metadata"]["partitionKey"], {"pk": "p"}, "key of the delete")
 

@@ -1,8 +1,8 @@
 //! Events: one row for each change of a document, kept for as long as the container's policy says.
 //!
 //! An event holds the place of its document, so that it can be given to those who ask for a part of
-//! the container, and moves with the documents where a range is cut. It holds the document before and
-//! after, each as it is stored, with its checksum.
+//! the container, and moves with the documents where a range is cut. It holds the document after the change
+//! and, where the policy asks for it, the one before, each as it is stored, with its checksum.
 //!
 //! A policy may come and go. The row of [`Recorded`](super::recorded::Recorded) says from which commit
 //! on all events are there; it is written by the first commit that records its events and goes with the first that does
@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use value::Document;
 
 use crate::Result;
+use crate::policy::PreviousImages;
 use crate::row::{Fields, Item, corrupt};
 
 /// What happened to a document.
@@ -47,9 +48,10 @@ pub(crate) struct Event {
 /// The document before a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Previous {
-    pub(crate) document: Document,
-    /// The commit that wrote it.
+    /// The commit that wrote it; never 0, which in a row means that there was no document.
     pub(crate) lsn: u64,
+    /// Itself, where it is kept.
+    pub(crate) image: Option<Document>,
 }
 
 const VERSION: u8 = 1;
@@ -73,10 +75,26 @@ impl Event {
         Event { kind, ts, place: place.into(), current: None, previous }
     }
 
+    /// The event as a policy wants it kept.
+    pub(crate) fn keeping(mut self, images: PreviousImages) -> Event {
+        let is_kept = match self.kind {
+            ChangeKind::Create => false,
+            ChangeKind::Replace => images.of_replaced,
+            ChangeKind::Delete | ChangeKind::Expire => images.of_deleted,
+        };
+        if let Some(previous) = &mut self.previous
+            && !is_kept
+        {
+            previous.image = None;
+        }
+        self
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
         let current = self.current.as_ref().map_or(&[][..], |document| document.encoded());
         let previous = self.previous.as_ref();
-        let before = previous.map_or(&[][..], |previous| previous.document.encoded());
+        let image = previous.and_then(|previous| previous.image.as_ref());
+        let before = image.map_or(&[][..], |image| image.encoded());
         let length = HEADER + self.place.len() + current.len() + before.len();
         let mut row = BytesMut::with_capacity(length);
         row.put_u8(VERSION);
@@ -102,13 +120,13 @@ impl Event {
             let decoded = Document::decode(row.slice(from..to));
             decoded.map(Some).map_err(|error| corrupt(&format!("document of an event: {error}")))
         };
-        let previous = document(parts.current_end, row.len())?;
+        let image = document(parts.current_end, row.len())?;
         Ok(Event {
             kind: *kind,
             ts: parts.ts,
             place: row.slice(HEADER..parts.place_end),
             current: document(parts.place_end, parts.current_end)?,
-            previous: previous.map(|document| Previous { document, lsn: parts.previous_lsn }),
+            previous: (parts.previous_lsn > 0).then(|| Previous { lsn: parts.previous_lsn, image }),
         })
     }
 
@@ -125,7 +143,7 @@ impl Event {
 
 impl Previous {
     fn of(item: &Item) -> Previous {
-        Previous { document: item.document.clone(), lsn: item.header.lsn }
+        Previous { lsn: item.header.lsn, image: Some(item.document.clone()) }
     }
 }
 
@@ -174,10 +192,13 @@ mod tests {
     #[test]
     fn events_come_back_as_they_were() {
         let current = Some(document("after"));
-        let previous = Some(Previous { document: document("before"), lsn: 9 });
+        let previous = Some(Previous { lsn: 9, image: Some(document("before")) });
+        let unseen = Some(Previous { lsn: 9, image: None });
         for (kind, current, previous) in [
             (ChangeKind::Create, current.clone(), None),
-            (ChangeKind::Replace, current, previous.clone()),
+            (ChangeKind::Replace, current.clone(), previous.clone()),
+            (ChangeKind::Replace, current, unseen.clone()),
+            (ChangeKind::Delete, None, unseen),
             (ChangeKind::Delete, None, previous.clone()),
             (ChangeKind::Expire, None, previous),
         ] {
@@ -189,7 +210,7 @@ mod tests {
             assert_eq!(text(read.current.as_ref()), text(event.current.as_ref()));
             let before = |event: &Event| {
                 let previous = event.previous.as_ref()?;
-                Some((previous.document.text(), previous.lsn))
+                Some((previous.image.as_ref().map(Document::text), previous.lsn))
             };
             assert_eq!(before(&read), before(&event));
             assert_eq!(Event::place_of(&row).unwrap(), &place[..]);

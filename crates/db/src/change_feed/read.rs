@@ -94,12 +94,21 @@ pub struct Change {
 pub struct ChangeVersion {
     /// What happened.
     pub kind: ChangeKind,
-    /// The JSON text of the document before, and the commit that wrote it.
-    pub previous: Option<(Bytes, u64)>,
+    /// The document before, if there was one.
+    pub previous: Option<PreviousVersion>,
     /// The id of the document.
     pub id: String,
     /// The partition key of the document.
     pub key: PartitionKey,
+}
+
+/// A document before a change.
+#[derive(Clone, Debug)]
+pub struct PreviousVersion {
+    /// The commit that wrote it.
+    pub lsn: u64,
+    /// Its JSON text, where the container's policy keeps it.
+    pub image: Option<Bytes>,
 }
 
 impl<S: RangeStore> Db<S> {
@@ -358,8 +367,8 @@ impl<P: Snapshot> Reader<'_, P> {
 
     fn give(&mut self, change: Change) {
         let previous = change.version.as_ref().and_then(|version| version.previous.as_ref());
-        let size = change.current.as_ref().map_or(0, Bytes::len)
-            + previous.map_or(0, |(document, _)| document.len());
+        let image = previous.and_then(|previous| previous.image.as_ref());
+        let size = change.current.as_ref().map_or(0, Bytes::len) + image.map_or(0, Bytes::len);
         self.bytes += size;
         self.charge += Charge::load(size) + Charge::output(size);
         self.changes.push(change);
@@ -393,7 +402,10 @@ impl<P: Snapshot> Reader<'_, P> {
             PartitionPrefix::of(&event.place).ok_or_else(|| corrupt("place of an event"))?;
         let id = String::from_utf8(id.to_vec()).map_err(|_| corrupt("id of an event"))?;
         let key = partition.partition_key().ok_or_else(|| corrupt("key of an event"))?;
-        let previous = event.previous.map(|previous| (previous.document.text(), previous.lsn));
+        let previous = event.previous.map(|previous| PreviousVersion {
+            lsn: previous.lsn,
+            image: previous.image.map(|document| document.text()),
+        });
         let current = event.current.map(|document| document.text());
         let version = Some(ChangeVersion { kind: event.kind, previous, id, key });
         Ok(Some(Change { lsn, ts: event.ts, current, version }))

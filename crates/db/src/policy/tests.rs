@@ -359,6 +359,26 @@ fn times_to_live() {
     check_feed("{}", "{}");
     check_feed(r#"{"retentionDuration":-5}"#, INVALID);
     check_feed(r#"{"retentionDuration":"5"}"#, INVALID);
+    let check_images = |policy: &str, expected: &str| {
+        let name = "previousImageRetentionPolicy";
+        check(&format!(r#""{name}":{policy}"#), name, expected);
+    };
+    let all = r#"{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#;
+    check_images(all, all);
+    check_images(r#"{"mode":3}"#, all);
+    check_images("{}", "{}");
+    check_images(r#"{"supportedFeatures":{"containerCopy":{"mode":0}}}"#, "{}");
+    check_images(
+        r#"{"supportedFeatures":{"containerCopy":{"mode":2}}}"#,
+        "400 previous images for",
+    );
+    check_images(
+        r#"{"supportedFeatures":{"allVersionsAndDeletes":{"mode":1,"includedPaths":["/a"]}}}"#,
+        "400 'includedPaths' of",
+    );
+    for mode in ["-1", "4", "1.5", "\"1\""] {
+        check_images(&format!(r#"{{"mode":{mode}}}"#), INVALID);
+    }
 }
 
 #[test]

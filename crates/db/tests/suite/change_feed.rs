@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use db::{
     Change, ChangeKind, ChangeMode, ChangePage, ChangeRequest, ChangeStart, Container, Db, Failure,
-    Scope,
+    PreviousVersion, Scope,
 };
 use storage::RangeStore;
 use value::{Epk, EpkRange, Object, Value};
@@ -19,7 +19,10 @@ const Y: &str = r#"["y"]"#;
 
 /// Every version is kept for an hour.
 pub(crate) fn recorded() -> String {
-    by_pk_with(r#""changeFeedPolicy":{"retentionDuration":60},"defaultTtl":-1"#)
+    by_pk_with(
+        r#""changeFeedPolicy":{"retentionDuration":60},"defaultTtl":-1,
+        "previousImageRetentionPolicy":{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#,
+    )
 }
 
 pub(crate) fn latest(start: ChangeStart) -> ChangeRequest {
@@ -155,10 +158,9 @@ impl Follower {
             return;
         };
         // A version that comes twice, or not at all, does not fit on what is there.
-        let (previous_rid, previous) = match &version.previous {
-            Some((text, _)) => Some(split(text)).unzip(),
-            None => (None, None),
-        };
+        let image = |previous: &PreviousVersion| previous.image.clone().expect("is kept");
+        let (previous_rid, previous) =
+            version.previous.as_ref().map(|previous| split(&image(previous))).unzip();
         let rid = previous_rid.clone().or(current.as_ref().map(|(rid, _)| rid.clone())).unwrap();
         assert_eq!(self.copy.remove(&rid), previous, "{:?} of {}", version.kind, version.id);
         let is_gone = matches!(version.kind, ChangeKind::Delete | ChangeKind::Expire);
@@ -507,8 +509,8 @@ async fn every_version_and_delete_is_told() {
         .filter_map(|change| {
             let version = change.version.as_ref()?;
             let previous = version.previous.clone();
-            let previous_lsn = previous.as_ref().map(|(_, lsn)| *lsn);
-            let before = n(&previous.map(|(text, _)| text));
+            let previous_lsn = previous.as_ref().map(|previous| previous.lsn);
+            let before = n(&previous.and_then(|previous| previous.image));
             (version.key == key(X)).then(|| (change.lsn, n(&change.current), before, previous_lsn))
         })
         .collect();

@@ -166,7 +166,7 @@ impl Consumer {
             (Some(current), _) => name_of(current),
             (None, Some(version)) => {
                 let previous = version.previous.as_ref().expect("what is gone was there");
-                name_of(&object(&previous.0))
+                name_of(&object(previous.image.as_ref().expect("what is gone is kept")))
             }
             (None, None) => panic!("a change of nothing"),
         };

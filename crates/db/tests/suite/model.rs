@@ -64,6 +64,8 @@ impl Shape {
         if self.records {
             let policy = support::json(r#"{"retentionDuration":600}"#);
             definition.insert("changeFeedPolicy", policy);
+            let features = r#"{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#;
+            definition.insert("previousImageRetentionPolicy", support::json(features));
         }
         if let Some(seconds) = default_ttl {
             definition.insert("defaultTtl", seconds);

@@ -47,7 +47,8 @@ fn recut(old: &[&str], new: &[&str]) -> Recut {
 }
 
 const EVERYTHING: &str = r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},
-    "changeFeedPolicy":{"retentionDuration":60}"#;
+    "changeFeedPolicy":{"retentionDuration":60},
+    "previousImageRetentionPolicy":{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#;
 
 async fn filled() -> Documents<storage::InMemory> {
     let documents = Documents::new(&by_pk_with(EVERYTHING)).await;

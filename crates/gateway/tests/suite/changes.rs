@@ -106,6 +106,44 @@ async fn a_reader_begins_now_or_with_a_time() {
 }
 
 #[tokio::test]
+async fn a_policy_says_of_which_changes_the_document_before_is_told() {
+    let server = start().await;
+    server.post("/dbs", &[], r#"{"id":"d"}"#).await.expect(201);
+    for (mode, replaced, deleted) in
+        [(0, false, false), (1, true, false), (2, false, true), (3, true, true)]
+    {
+        let policy =
+            format!(r#"{{"supportedFeatures":{{"allVersionsAndDeletes":{{"mode":{mode}}}}}}}"#);
+        // Older clients name no feature; what is stored does.
+        for asked in [policy.clone(), format!(r#"{{"mode":{mode}}}"#)] {
+            let container = format!(
+                r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},
+                "changeFeedPolicy":{{"retentionDuration":10}},
+                "previousImageRetentionPolicy":{asked}}}"#
+            );
+            let created = server.post("/dbs/d/colls", &[], &container).await.expect(201);
+            let stored = created.json().get("previousImageRetentionPolicy").unwrap().to_text();
+            assert_eq!(stored, policy);
+            let now = server.get(DOCS, &[VERSIONS, ("if-none-match", "*")]).await.expect(304);
+            let from = ("if-none-match", now.header("etag"));
+            create(&server, "1").await;
+            let path = "/dbs/d/colls/c/docs/1";
+            server.send("PUT", path, &[KEY], r#"{"id":"1","pk":"a"}"#).await.expect(200);
+            server.send("DELETE", path, &[KEY], "").await.expect(204);
+            let page = server.get(DOCS, &[VERSIONS, SEPARATE, from]).await.expect(200);
+            let all = rows(&page);
+            let previous: Vec<bool> = all.iter().map(|row| row.get("previous").is_some()).collect();
+            assert_eq!(previous, [false, replaced, deleted], "{mode}");
+            for at in [1, 2] {
+                let before = all[at].get("metadata").unwrap().get("previousImageLSN");
+                assert_eq!(before, all[at - 1].get("metadata").unwrap().get("lsn"));
+            }
+            server.send("DELETE", "/dbs/d/colls/c", &[], "").await.expect(204);
+        }
+    }
+}
+
+#[tokio::test]
 async fn changes_come_in_two_forms() {
     let server = with_versions().await;
     let now = server.get(DOCS, &[VERSIONS, ("if-none-match", "*")]).await.expect(304);
@@ -142,7 +180,7 @@ async fn changes_come_in_two_forms() {
         ]
     );
     let all = rows(&page);
-    assert_eq!(all[1].get("previous"), all[0].get("current"));
+    assert_eq!(all[1].get("previous"), None);
     assert_eq!(all[4].get("previous"), all[1].get("current"));
     assert_eq!(all[4].get("current").unwrap().to_text(), "{}");
     assert!(all[0].get("previous").is_none());

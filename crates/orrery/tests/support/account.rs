@@ -338,7 +338,8 @@ fn change(change: &Change) -> String {
         ChangeKind::Expire => "expire",
     };
     let document = |text: &Bytes| Value::parse(text).expect("documents are JSON");
-    let previous = version.previous.as_ref().map(|(text, _)| document(text));
+    let previous = version.previous.as_ref().and_then(|previous| previous.image.as_ref());
+    let previous = previous.map(document);
     version_text(kind, change.current.as_ref().map(document), previous)
 }
 

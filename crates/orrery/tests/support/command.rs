@@ -27,7 +27,7 @@
 //! `pk=` takes one path, the levels of a hierarchical key, or `none` for a container without partition
 //! key as old clients make them; further options of a container are
 //! `version=1`, `ttl=SECONDS`, `unique=/a,/b;/c` (two unique keys), `throughput=N`, `retention=MINUTES`
-//! (for which all versions are kept), `indexing=JSON` (an indexing policy) and `composite=/a,-/b;/c,/d` (two composite indexes; `-` goes down).
+//! (for which all versions are kept), `images=MODE` (of which changes the document before is kept, too), `indexing=JSON` (an indexing policy) and `composite=/a,-/b;/c,/d` (two composite indexes; `-` goes down).
 //!
 //! A `KEY` is a JSON scalar or, for hierarchical keys, an array; `undefined` is the key of documents
 //! without a value, `none` the empty key, and `-` or nothing at all means that the client sends no
@@ -253,6 +253,12 @@ fn container(words: &mut Words<'_>) -> Result<Action, String> {
             "retention" => {
                 let policy = Object::from([("retentionDuration", Value::from(number(text)?))]);
                 body.insert("changeFeedPolicy", policy);
+            }
+            "images" => {
+                let mode = Object::from([("mode", Value::from(number(text)?))]);
+                let feature = Object::from([("allVersionsAndDeletes", Value::from(mode))]);
+                let policy = Object::from([("supportedFeatures", Value::from(feature))]);
+                body.insert("previousImageRetentionPolicy", policy);
             }
             "indexing" => {
                 let policy = Value::parse(text.as_bytes());

@@ -74,7 +74,7 @@ impl Scenario {
             &told,
             &vec![
                 r#"Some("Create") Some(1) None"#.to_owned(),
-                r#"Some("Replace") Some(2) Some(1)"#.to_owned(),
+                r#"Some("Replace") Some(2) None"#.to_owned(),
                 r#"Some("Delete") None Some(2)"#.to_owned(),
             ],
         )

@@ -1138,7 +1138,7 @@ mod tests {
     }
 
     fn small() -> Options {
-        Options { cache_bytes: 1 << 20, memtable_bytes: 1 << 20, worker_threads: 2 }
+        Options { cache_bytes: 1 << 20, memtable_bytes: 1 << 20 }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - It stops writers in endless loops when its background work falls behind, also when the thread
 //!   that should catch up has died. We wait before the write instead, notice a store that has failed,
 //!   and give up after a while.
+//! - Its threads waste time while they merge tables: see the compactor module.
 //! - It is slow to open after much was written, and does not open at all after some power failures: see
 //!   the journal module.
 //! - It asserts that keys are short. Longer ones never get here.
@@ -26,6 +27,7 @@ use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode
 
 use crate::{
     Engine, Error,
+    compactor::{self, Compactor},
     directory::Directory,
     journal::{self, EmptyWhenFlushed},
     ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit, is_empty_interval},
@@ -41,13 +43,11 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much is gathered in memory before it is written to a table.
     pub memtable_bytes: u64,
-    /// Threads that flush and compact; at least two, so that one is always free to flush.
-    pub worker_threads: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 128 << 20, memtable_bytes: 32 << 20, worker_threads: 2 }
+        Self { cache_bytes: 128 << 20, memtable_bytes: 32 << 20 }
     }
 }
 
@@ -92,6 +92,7 @@ impl std::fmt::Debug for Fjall {
 
 /// Everything that must be gone before the directory is given back, in the order in which it goes.
 struct Opened {
+    compactor: Compactor,
     rows: Keyspace,
     database: Database,
     journals: EmptyWhenFlushed,
@@ -106,7 +107,8 @@ impl Fjall {
         let (database, rows) = directory.open_rows(|path| open_database(path, options))?;
         let path = directory.rows();
         let journals = EmptyWhenFlushed::new(&path);
-        let opened = Opened { rows, database, journals, path, _directory: directory };
+        let compactor = Compactor::start(&database, &rows, options.memtable_bytes)?;
+        let opened = Opened { compactor, rows, database, journals, path, _directory: directory };
         Ok(Self { opened: Arc::new(opened) })
     }
 
@@ -144,7 +146,7 @@ fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), 
     let open = || {
         Database::builder(path)
             .cache_size(options.cache_bytes)
-            .worker_threads(options.worker_threads.max(2))
+            .worker_threads(1)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .manual_journal_persist(true)
             .open()
@@ -156,6 +158,7 @@ fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), 
     let create = || {
         KeyspaceCreateOptions::default()
             .max_memtable_size(options.memtable_bytes)
+            .compaction_strategy(compactor::never())
             .manual_journal_persist(true)
     };
     let rows = database.keyspace(KEYSPACE, create).map_err(error)?;
@@ -166,7 +169,7 @@ fn stuck() -> Error {
     Error::from(io::Error::new(ErrorKind::TimedOut, "the store does not finish its flushes"))
 }
 
-fn error(error: fjall::Error) -> Error {
+pub(crate) fn error(error: fjall::Error) -> Error {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
             Error::from(error)
@@ -186,6 +189,7 @@ impl OrderedStore for Fjall {
     }
 
     fn write(&self, batch: Batch) -> Result<(), Error> {
+        self.opened.compactor.check()?;
         self.wait_for_room()?;
         self.opened.journals.set_flushed(false);
         let database = self.opened.database.clone();
@@ -197,7 +201,9 @@ impl OrderedStore for Fjall {
                 None => write.remove(&self.opened.rows, key),
             }
         }
-        write.commit().map_err(error)
+        write.commit().map_err(error)?;
+        self.opened.compactor.written();
+        Ok(())
     }
 
     fn load(&self) -> Load {
@@ -280,8 +286,7 @@ mod tests {
     };
 
     /// Small enough that tests flush and compact.
-    const SMALL: Options =
-        Options { cache_bytes: 1 << 20, memtable_bytes: 256 << 10, worker_threads: 2 };
+    const SMALL: Options = Options { cache_bytes: 1 << 20, memtable_bytes: 256 << 10 };
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -369,6 +374,25 @@ mod tests {
                 assert_eq!(sizes.sum::<u64>(), 0, "an orderly stop leaves nothing to replay");
             }
         }
+    }
+
+    /// The store's own threads are kept from merging, so it must be seen that somebody does.
+    #[test]
+    fn tables_are_merged_in_the_background() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Embedded::open(directory.path(), SMALL).unwrap();
+        let mut model = Model::new();
+        for round in 0..6 {
+            fill(&store, &mut model, round);
+        }
+        let tree = &store.store().opened.rows.tree;
+        let tables_below =
+            || (1..7).filter_map(|level| tree.level_table_count(level)).sum::<usize>();
+        while tree.sealed_memtable_count() > 0 || tree.l0_run_count() >= 4 {
+            std::thread::yield_now();
+        }
+        assert!(tables_below() > 0, "levels: {:?}", tree.table_count());
+        assert!(read(&store, META_RANGE) == model);
     }
 
     const SLOTS: u64 = 300;

@@ -9,6 +9,7 @@
 //! over any [`OrderedStore`]: [`Memory`] is the simplest of those, [`Fjall`] the one that keeps data.
 
 mod committer;
+mod compactor;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod directory;

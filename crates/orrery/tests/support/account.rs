@@ -163,7 +163,7 @@ impl Keeping for KeptInDirectory {
     type Store = Embedded;
 
     fn open(&self) -> Arc<Embedded> {
-        let options = Options { cache_bytes: 4 << 20, memtable_bytes: 4 << 20, worker_threads: 2 };
+        let options = Options { cache_bytes: 4 << 20, memtable_bytes: 4 << 20 };
         Arc::new(Embedded::open(&self.0, options).expect("the directory can be opened"))
     }
 

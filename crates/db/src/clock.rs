@@ -48,6 +48,11 @@ impl Deadline {
         Self { clock, start_ms, started: tokio::time::Instant::now() }
     }
 
+    /// The clock by which it counts.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     pub(crate) fn spent_ms(&self) -> u64 {
         let by_clock = self.clock.now_ms().saturating_sub(self.start_ms);
         let by_machine = self.started.elapsed().as_millis();

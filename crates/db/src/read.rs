@@ -39,7 +39,7 @@ pub struct QueryText {
 
 impl QueryText {
     /// What makes two queries the same, for continuation tokens.
-    fn identity(&self) -> String {
+    pub(crate) fn identity(&self) -> String {
         let mut identity = merged_form(&self.text).unwrap_or_else(|| self.text.clone());
         for (name, value) in &self.parameters {
             identity.push('\0');

@@ -228,7 +228,45 @@ impl<P: Snapshot> Slice<P> {
     }
 }
 
+/// One logical partition of a range, in a version that somebody else has fixed.
+pub(crate) struct OnePartition<P> {
+    pub(crate) range: Arc<Range>,
+    pub(crate) key: PartitionKey,
+    pub(crate) partition: PartitionPrefix,
+    pub(crate) snapshot: P,
+    /// Documents up to this lsn were deleted with their partition.
+    pub(crate) purged_up_to: Option<u64>,
+    pub(crate) now_s: u64,
+}
+
 impl<P: Snapshot> Reading<P> {
+    /// Reads one logical partition of a container.
+    pub(crate) fn of_partition(
+        container: &Arc<Container>,
+        one: OnePartition<P>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        let OnePartition { range, key, partition, snapshot, purged_up_to, now_s } = one;
+        let at = vec![container.position(&range, snapshot.lsn())];
+        let (from, to) = places(key::items_of(&partition));
+        let purged = purged_up_to.map(|lsn| (partition.row(key::Kind::Purge)[1..].to_vec(), lsn));
+        let epk = container.epk(&key);
+        let slice = Slice {
+            snapshot,
+            epk: EpkRange { max: epk.after_prefix(), min: epk },
+            range,
+            from,
+            to,
+            partition: Some(partition),
+            prefix: None,
+            purged: Arc::new(purged.into_iter().collect()),
+            counts: OnceCell::new(),
+        };
+        let deadline_ms = clock.now_ms().saturating_add(READING_MS);
+        let (container, clock) = (container.clone(), clock.clone());
+        Reading { container, slices: vec![slice], at, now_s, clock, deadline_ms }
+    }
+
     /// Starts a walk over all documents, in the order of their places.
     pub(crate) fn scan(&self, start: Start<'_>) -> Scan<'_, P> {
         let (place, from) = match start {

@@ -4,7 +4,10 @@
 //! Scripts need this, because they run too long for the thread that commits. Reads are remembered as
 //! keys and intervals; a scan that its visitor ended early counts only up to where it came.
 
-use std::{cell::RefCell, ops::Bound};
+use std::{
+    ops::Bound,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use bytes::Bytes;
 
@@ -18,7 +21,7 @@ use crate::{
 pub struct Transaction<S> {
     range: RangeId,
     snapshot: S,
-    reads: RefCell<Reads>,
+    reads: Mutex<Reads>,
     writes: Overlay,
 }
 
@@ -104,7 +107,7 @@ fn successor(key: &[u8]) -> Bytes {
 
 impl<S: Snapshot> Transaction<S> {
     pub(crate) fn new(range: RangeId, snapshot: S) -> Self {
-        Self { range, snapshot, reads: RefCell::default(), writes: Overlay::default() }
+        Self { range, snapshot, reads: Mutex::default(), writes: Overlay::default() }
     }
 
     /// The range that it works on.
@@ -130,6 +133,29 @@ impl<S: Snapshot> Transaction<S> {
         }
     }
 
+    /// Visits the rows between the bounds, with its own writes. The read is not remembered.
+    pub fn peek_scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), Error> {
+        scan_merged(self.writes.pending(), from, to, direction, visit, |visit| {
+            self.snapshot.scan(from, to, direction, visit)
+        })
+    }
+
+    /// Remembers the rows between the bounds as read: what was made of reads that are not remembered
+    /// depends on these rows alone.
+    pub fn remember(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        self.reads().add_interval(from, to);
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends a step: what has been written stays, whatever comes later.
     pub fn keep(&mut self) {
         self.writes.keep();
@@ -152,7 +178,7 @@ impl<S: Snapshot> Transaction<S> {
     }
 
     pub(crate) fn into_parts(self) -> (RangeId, Lsn, Reads, Pending) {
-        let mut reads = self.reads.into_inner();
+        let mut reads = self.reads.into_inner().unwrap_or_else(PoisonError::into_inner);
         reads.join();
         (self.range, self.snapshot.lsn(), reads, self.writes.into_pending())
     }
@@ -160,7 +186,7 @@ impl<S: Snapshot> Transaction<S> {
 
 impl<S: Snapshot> View for Transaction<S> {
     fn lsn(&self) -> Lsn {
-        self.reads.borrow_mut().whole_range = true;
+        self.reads().whole_range = true;
         self.snapshot.lsn() + 1
     }
 
@@ -169,7 +195,7 @@ impl<S: Snapshot> View for Transaction<S> {
         if let Some(value) = self.writes.pending().get(key) {
             return Ok(value.clone());
         }
-        self.reads.borrow_mut().add_key(key);
+        self.reads().add_key(key);
         self.snapshot.get(key)
     }
 
@@ -181,26 +207,19 @@ impl<S: Snapshot> View for Transaction<S> {
         visit: Visit<'_>,
     ) -> Result<(), Error> {
         let mut last = None;
-        let result = scan_merged(
-            self.writes.pending(),
-            from,
-            to,
-            direction,
-            &mut |key, value| {
-                let flow = visit(key, value);
-                if flow.is_break() {
-                    last = Some(Bytes::copy_from_slice(key));
-                }
-                flow
-            },
-            |visit| self.snapshot.scan(from, to, direction, visit),
-        );
+        let result = self.peek_scan(from, to, direction, &mut |key, value| {
+            let flow = visit(key, value);
+            if flow.is_break() {
+                last = Some(Bytes::copy_from_slice(key));
+            }
+            flow
+        });
         let (from, to) = match (&last, direction) {
             (None, _) => (from, to),
             (Some(last), Direction::Forward) => (from, Bound::Included(last.as_ref())),
             (Some(last), Direction::Backward) => (Bound::Included(last.as_ref()), to),
         };
-        self.reads.borrow_mut().add_interval(from, to);
+        self.reads().add_interval(from, to);
         result
     }
 

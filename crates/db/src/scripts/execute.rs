@@ -128,7 +128,7 @@ impl<S: RangeStore> Db<S> {
             let deadline = Arc::new(Deadline::new(self.clock.clone()));
             let waiting = Waiting::default();
             let surroundings = surroundings(&deadline, &waiting, now_ms, seed);
-            let mut host = ScriptHost::new(txn, deadline, now_ms);
+            let mut host = ScriptHost::new(txn, deadline, now_ms, self.signing.clone());
             let running = work.clone();
             let run = move || (running.run(&mut host, &surroundings), host);
             let (ran, host) = self.executor.run(run).await?;

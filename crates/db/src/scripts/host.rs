@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ring::hmac;
 use script::{Host, HostError, Link};
 use storage::Snapshot;
 use value::{Patch, Value};
@@ -23,13 +24,20 @@ pub(crate) struct ScriptHost<P: Snapshot> {
     pub(crate) txn: ScriptTransaction<P>,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) now_ms: u64,
+    /// By which continuations are signed.
+    signing: hmac::Key,
     /// Why the scripts cannot go on.
     stopped: Option<Error>,
 }
 
 impl<P: Snapshot> ScriptHost<P> {
-    pub(crate) fn new(txn: ScriptTransaction<P>, deadline: Arc<Deadline>, now_ms: u64) -> Self {
-        Self { txn, deadline, now_ms, stopped: None }
+    pub(crate) fn new(
+        txn: ScriptTransaction<P>,
+        deadline: Arc<Deadline>,
+        now_ms: u64,
+        signing: hmac::Key,
+    ) -> Self {
+        Self { txn, deadline, now_ms, signing, stopped: None }
     }
 
     /// The error of a script in the database's terms.
@@ -56,20 +64,18 @@ impl<P: Snapshot> ScriptHost<P> {
     }
 
     fn page(&mut self, asked: &script::Query<'_>) -> Result<script::Page> {
-        let container = self.txn.place.container.clone();
-        let query = asked.body.map(query::parse).transpose()?;
-        let prepared = query.map(|query| {
-            let limits = read::limits(self.deadline.clone(), super::SCRIPT_MS);
-            read::prepare(&query, Some(&container), self.now_ms, limits)
-        });
-        let prepared = prepared.transpose()?;
+        let text = asked.body.map_or_else(|| Ok(query::everything()), query::parse)?;
+        let limits = read::limits(self.deadline.clone(), super::SCRIPT_MS);
+        let container = Some(&*self.txn.place.container);
+        let prepared = read::prepare(&text, container, self.now_ms, limits)?;
         let rows_max = asked.rows_max.unwrap_or(PAGE_ROWS).max(1);
         let question = Question {
-            query: prepared.as_ref(),
+            text: &text,
+            prepared: &prepared,
             rows_max: usize::try_from(rows_max).unwrap_or(usize::MAX),
             continuation: asked.continuation,
         };
-        query::answer(&mut self.txn, &question)
+        query::answer(&mut self.txn, &question, self.deadline.clock(), &self.signing)
     }
 }
 

@@ -11,18 +11,20 @@
 //! - T3: what every commit changes (counters, how far the index has come) is not remembered as read:
 //!   nothing that a script is shown depends on it, and the commit reads it anew.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use storage::{COMMIT_BYTES_MAX, Direction, Lsn, Operation, Snapshot, Stop, View, Visit};
 use value::PartitionKey;
 
 use crate::charge::Charge;
+use crate::clock::Clock;
 use crate::container::{Container, Range};
 use crate::key::{self, Kind as RowKind, PartitionPrefix};
-use crate::row::{self, Item, ItemHeader, RangeHeader, corrupt};
-use crate::scan::Start;
+use crate::row::{self, Item, RangeHeader, corrupt};
+use crate::scan::{OnePartition, Reading};
 use crate::transaction::{SCRIPT_LAG_S, ScriptMoment, Transaction, Written};
 use crate::write::{self, Conditions, Prepared, Write};
 use crate::{Error, Kind, Result};
@@ -164,37 +166,24 @@ impl<P: Snapshot> ScriptTransaction<P> {
         Ok(done)
     }
 
-    /// Visits the documents of the partition that are there for everybody, in the order of their
-    /// places.
-    pub(crate) fn scan(&self, start: Start<'_>, visit: VisitItem<'_>) -> Result<()> {
-        let (first, end) = key::items_of(&self.place.partition);
-        let from = match start {
-            Start::Beginning => Bound::Included(first),
-            Start::At(place) => Bound::Included(key::item(place)),
-            Start::After(place) => Bound::Excluded(key::item(place)),
+    /// The documents of the partition, as queries read them.
+    pub(crate) fn reading(&self, clock: &Arc<dyn Clock>) -> Reading<Seen<'_, P>> {
+        let Place { container, range, key, partition } = &self.place;
+        let one = OnePartition {
+            range: range.clone(),
+            key: key.clone(),
+            partition: partition.clone(),
+            snapshot: Seen { txn: &self.view.0, looked_elsewhere: AtomicBool::new(false) },
+            purged_up_to: self.purged_up_to,
+            now_s: self.moment.now_s,
         };
-        let from = from.as_ref().map(Vec::as_slice);
-        let mut trouble = None;
-        self.view.scan(from, Bound::Excluded(&end[..]), Direction::Forward, &mut |key, row| {
-            match self.item(row).and_then(|item| match item {
-                Some(item) => visit(&key[1..], item),
-                None => Ok(ControlFlow::Continue(())),
-            }) {
-                Ok(flow) => flow,
-                Err(error) => {
-                    trouble = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
-        trouble.map_or(Ok(()), Err)
+        Reading::of_partition(container, one, clock)
     }
 
-    fn item(&self, row: &Bytes) -> Result<Option<Item>> {
-        let header = ItemHeader::decode(row)?;
-        let is_stale = self.place.container.is_expired(&header, self.moment.now_s)
-            || self.purged_up_to.is_some_and(|lsn| header.lsn <= lsn);
-        if is_stale { Ok(None) } else { Item::decode(row).map(Some) }
+    /// Remembers all documents of the partition as read.
+    pub(crate) fn remember_partition(&self) {
+        let (from, to) = key::items_of(&self.place.partition);
+        self.view.0.remember(Bound::Included(&from[..]), Bound::Excluded(&to[..]));
     }
 
     /// What was read, and the operation that writes what was written.
@@ -206,8 +195,70 @@ impl<P: Snapshot> ScriptTransaction<P> {
     }
 }
 
-/// Is shown documents with their places, as long as it wants more.
-type VisitItem<'a> = &'a mut dyn FnMut(&[u8], Item) -> Result<ControlFlow<()>>;
+/// Rows that every commit changes, or may change whatever it is about.
+const BOOKKEEPING: [RowKind; 4] =
+    [RowKind::Header, RowKind::Partition, RowKind::IndexState, RowKind::ShapeCount];
+
+fn is_bookkeeping(key: &[u8]) -> bool {
+    key.first().is_some_and(|first| BOOKKEEPING.iter().any(|kind| *kind as u8 == *first))
+}
+
+/// What the queries of a script see of its range: the version that the script reads, with its own
+/// writes on top, documents and index entries alike. Keeps T3.
+///
+/// Documents that are looked at are remembered. Entries are not: those of a span of values are the
+/// entries of all partitions. What is made of them depends on the documents of the partition alone,
+/// because entries are written in the commit of their document; so whoever looks at entries has to
+/// remember the partition.
+pub(crate) struct Seen<'t, P> {
+    txn: &'t storage::Transaction<P>,
+    looked_elsewhere: AtomicBool,
+}
+
+impl<P> Seen<'_, P> {
+    /// Whether something was looked at that is not remembered, and counts.
+    pub(crate) fn has_looked_elsewhere(&self) -> bool {
+        self.looked_elsewhere.load(Ordering::Relaxed)
+    }
+
+    /// Whether rows of a kind are documents; if not, notes that it was looked at.
+    fn is_document(&self, key: &[u8]) -> bool {
+        let is_document = key.first() == Some(&(RowKind::Item as u8));
+        if !is_document && !is_bookkeeping(key) {
+            self.looked_elsewhere.store(true, Ordering::Relaxed);
+        }
+        is_document
+    }
+}
+
+impl<P: Snapshot> Snapshot for Seen<'_, P> {
+    fn lsn(&self) -> Lsn {
+        self.txn.snapshot().lsn()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, storage::Error> {
+        if self.is_document(key) { self.txn.get(key) } else { self.txn.peek(key) }
+    }
+
+    fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), storage::Error> {
+        // No scan crosses from one kind of rows to another.
+        let is_document = match from {
+            Bound::Included(key) | Bound::Excluded(key) => self.is_document(key),
+            Bound::Unbounded => self.is_document(&[]),
+        };
+        if is_document {
+            self.txn.scan(from, to, direction, visit)
+        } else {
+            self.txn.peek_scan(from, to, direction, visit)
+        }
+    }
+}
 
 /// What a script sees of its range. Keeps T3.
 struct ScriptView<P: Snapshot>(storage::Transaction<P>);
@@ -219,10 +270,7 @@ impl<P: Snapshot> View for ScriptView<P> {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, storage::Error> {
-        const BOOKKEEPING: [RowKind; 4] =
-            [RowKind::Header, RowKind::Partition, RowKind::IndexState, RowKind::ShapeCount];
-        let is_bookkeeping = |first: &u8| BOOKKEEPING.iter().any(|kind| *kind as u8 == *first);
-        if key.first().is_some_and(is_bookkeeping) { self.0.peek(key) } else { self.0.get(key) }
+        if is_bookkeeping(key) { self.0.peek(key) } else { self.0.get(key) }
     }
 
     fn scan(

@@ -91,8 +91,18 @@ impl<S: RangeStore> Documents<S> {
         let query = QueryText { text: text.to_owned(), ..QueryText::default() };
         let scope = Scope { cross_partition: true, ..Scope::default() };
         let page = Page { insist_on_indexes: true, ..Page::default() };
-        let rows = self.db.query(&self.container, &query, &scope, &page, None);
-        let rows = rows.unwrap_or_else(|failure| panic!("{text}: {failure:?}")).rows;
+        self.answers(&query, &scope, &page)
+    }
+
+    fn query_at(&self, at: &str, text: &str) -> Vec<String> {
+        let query = QueryText { text: text.to_owned(), ..QueryText::default() };
+        let scope = Scope { key: Some(key(at)), ..Scope::default() };
+        self.answers(&query, &scope, &Page { items_max: Some(1_000), ..Page::default() })
+    }
+
+    fn answers(&self, query: &QueryText, scope: &Scope, page: &Page) -> Vec<String> {
+        let rows = self.db.query(&self.container, query, scope, page, None);
+        let rows = rows.unwrap_or_else(|failure| panic!("{}: {failure:?}", query.text)).rows;
         rows.iter().map(|row| String::from_utf8(row.to_vec()).unwrap()).collect()
     }
 }
@@ -391,12 +401,16 @@ impl Hooked {
 
     /// Does these writes one by one, one in every run of a script from now on.
     fn interfere(&self, writes: Vec<Write>) {
+        self.interfere_at(X, writes);
+    }
+
+    fn interfere_at(&self, at: &'static str, writes: Vec<Write>) {
         let (db, container) = (self.db.clone(), self.container.clone());
         let runtime = tokio::runtime::Handle::current();
         let mut writes = writes.into_iter();
         let act = move || {
             let Some(write) = writes.next() else { return false };
-            let key = key(X);
+            let key = key(at);
             let done = db.write(&container, Some(&key), write, Conditions::default());
             runtime.block_on(done).unwrap();
             true
@@ -406,6 +420,12 @@ impl Hooked {
 
     async fn call(&self) -> Result<Called, Failure> {
         self.db.execute(&self.container, Some(&key(X)), call("p", ""), None).await
+    }
+
+    fn lsn(&self) -> u64 {
+        let scope = Scope { cross_partition: true, ..Scope::default() };
+        let page = self.db.read_feed(&self.container, &scope, &Page::default(), None).unwrap();
+        page.at[0].lsn
     }
 
     fn text(&self, id: &str) -> String {
@@ -579,6 +599,127 @@ async fn queries_of_scripts_are_paged_and_see_what_the_script_wrote() {
     assert_eq!(status, (400, 400));
     assert!(message.contains("udf") || message.contains("function 'none'"), "{message}");
     documents.verify();
+}
+
+/// Enough documents that indexes pay, in the midst of those of another partition; and a script that
+/// changes some of them before it asks.
+#[tokio::test]
+async fn queries_of_scripts_find_by_index_what_the_script_wrote() {
+    let mut documents = Documents::new(BY_PK).await;
+    let source = "function (query, pageSize) {
+        const c = __, link = c.getSelfLink(), pages = [];
+        const at = (id) => c.getAltLink() + '/docs/' + id;
+        for (let n = 0; n < 400; n += 40) {
+            c.deleteDocument(at(n));
+            c.patchDocument(at(n + 1), [{op: 'set', path: '/kind', value: 'k3'}]);
+            c.upsertDocument(link, {id: `${n + 2}`, pk: 'x', n: -n, kind: 'k3', list: [n, 'k']});
+            c.createDocument(link, {id: `new${n}`, pk: 'x', n: n + 0.5, kind: 'k4', list: []});
+        }
+        next();
+        function next(continuation) {
+            c.queryDocuments(link, query, {pageSize, continuation}, (error, rows, info) => {
+                if (error) throw error;
+                pages.push(...rows);
+                if (info.continuation) next(info.continuation);
+                else c.response.setBody(pages);
+            });
+        }
+    }";
+    procedure(&mut documents, "p", source).await;
+    for n in 0..400 {
+        let rest = format!(r#""n":{n},"kind":"k{}","list":[{n},"k"]"#, n % 20);
+        for at in ["x", "y"] {
+            let body = format!(r#"{{"id":"{n}","pk":"{at}",{rest}}}"#);
+            documents.must(&format!(r#"["{at}"]"#), create(&body)).await;
+        }
+    }
+    for query in [
+        "SELECT VALUE c.id FROM c",
+        "SELECT VALUE c.id FROM c WHERE c.kind = 'k3'",
+        "SELECT VALUE c.id FROM c WHERE c.kind = 'k4' AND c.n > 100",
+        "SELECT VALUE c.id FROM c WHERE c.n < 0",
+        "SELECT VALUE c.id FROM c WHERE c.n BETWEEN 100 AND 110 OR c.kind IN ('k0', 'k1')",
+        "SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(c.list, 80)",
+        "SELECT VALUE c.id FROM c WHERE c.id = 'new40'",
+        "SELECT VALUE [c.n, l] FROM c JOIN l IN c.list WHERE c.kind = 'k3'",
+        "SELECT VALUE c.id FROM c ORDER BY c.n",
+        "SELECT VALUE c.id FROM c WHERE c.kind = 'k3' ORDER BY c.n DESC",
+        "SELECT TOP 7 VALUE c.id FROM c ORDER BY c.n DESC",
+        "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 3 LIMIT 9",
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'k4'",
+        "SELECT c.kind, SUM(c.n) AS s FROM c GROUP BY c.kind",
+        "SELECT DISTINCT VALUE c.kind FROM c",
+    ] {
+        for page in [1_000, 3] {
+            let parameters = format!("[{},{page}]", Value::from(query).to_text());
+            let called = documents.called(X, "p", &parameters).await;
+            let rows = Value::parse(called.body.unwrap().as_bytes()).unwrap();
+            let mut shown: Vec<String> =
+                rows.as_array().unwrap().iter().map(Value::to_text).collect();
+            let mut stored = documents.query_at(X, query);
+            if !query.contains("ORDER BY") {
+                shown.sort();
+                stored.sort();
+            }
+            assert!(!stored.is_empty());
+            assert_eq!(shown, stored, "{query}, pages of {page}");
+            for n in (0..400).step_by(40) {
+                documents.must(X, delete(&format!("new{n}"))).await;
+                for at in [n, n + 1, n + 2] {
+                    let kind = at % 20;
+                    let body = format!(
+                        r#"{{"id":"{at}","pk":"x","n":{at},"kind":"k{kind}","list":[{at},"k"]}}"#
+                    );
+                    documents.must(X, upsert(&body)).await;
+                }
+            }
+        }
+    }
+    documents.verify();
+}
+
+/// What a query found, or did not find, by an index is as good as read: a script that others got in
+/// the way of runs again. Documents of other partitions are in nobody's way.
+#[tokio::test]
+async fn what_an_index_did_not_lead_to_is_noticed_too() {
+    for (query, wanted) in [
+        ("SELECT VALUE c.id FROM c WHERE c.n = 7", r#"["late"]"#),
+        ("SELECT VALUE c.id FROM c WHERE c.n > 1 AND c.n < 9", r#"["late"]"#),
+        ("SELECT VALUE c.id FROM c WHERE c.kind = 'rare'", r#"["late"]"#),
+        ("SELECT TOP 1 VALUE c.id FROM c ORDER BY c.n", r#"["late"]"#),
+        ("SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'rare'", "[1]"),
+        ("SELECT VALUE COUNT(1) FROM c", "[501]"),
+    ] {
+        let source = format!(
+            "function () {{
+                const c = __;
+                c.queryDocuments(c.getSelfLink(), {}, (error, found) => {{
+                    if (error) throw error;
+                    c.createDocument(c.getSelfLink(), {{id: 'found', pk: 'x', n: 1000}}, () => {{
+                        c.response.setBody(found);
+                    }});
+                }});
+            }}",
+            Value::from(query).to_text()
+        );
+        let hooked = Hooked::new(&source).await;
+        for n in 0..500 {
+            let body = format!(r#"{{"id":"{n}","pk":"x","n":{},"kind":"common"}}"#, n + 10);
+            hooked.must(create(&body)).await;
+        }
+        let late = create(r#"{"id":"late","pk":"x","n":7,"kind":"rare"}"#);
+        hooked.interfere(vec![late]);
+        assert_eq!(hooked.call().await.unwrap().body.unwrap(), wanted, "{query}");
+        verify(&hooked.db);
+
+        hooked.must(delete("found")).await;
+        let elsewhere = create(r#"{"id":"late","pk":"y","n":7,"kind":"rare"}"#);
+        hooked.interfere_at(r#"["y"]"#, vec![elsewhere]);
+        let before = hooked.lsn();
+        let called = hooked.call().await.unwrap();
+        assert_eq!(called.at.lsn, before + 2, "one write elsewhere and one run: {query}");
+    }
 }
 
 const BANK: &str = r#"["bank"]"#;

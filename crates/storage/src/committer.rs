@@ -20,7 +20,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tokio::sync::{oneshot, watch};
 
 use crate::{
@@ -362,12 +362,12 @@ impl<O: OrderedStore> Committer<O> {
     }
 
     /// Counts what an operation wrote to a range, if it wrote anything.
-    fn advance(&mut self, range: RangeId, keys: Vec<Bytes>, lsn: &mut Lsn) {
+    fn advance(&mut self, range: RangeId, mut keys: Vec<Bytes>, lsn: &mut Lsn) {
         if keys.is_empty() {
             return;
         }
         *lsn += 1;
-        let keys = keys.into_iter().map(|key| key.slice(row::PREFIX_BYTES..)).collect();
+        keys.iter_mut().for_each(|key| key.advance(row::PREFIX_BYTES));
         self.recent.remember(range, *lsn, keys);
         self.set_header(range, Header { state: State::Open, lsn: *lsn });
     }
@@ -504,7 +504,7 @@ impl<S: OrderedSnapshot> GroupView<'_, S> {
             self.is_too_large = true;
             return;
         }
-        self.overlay.set(row::content_key(self.range, key), value);
+        self.overlay.set_copied(&row::content_prefix(self.range), key, value);
     }
 }
 

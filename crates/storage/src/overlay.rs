@@ -11,7 +11,7 @@ use std::{
     ops::{Bound, ControlFlow},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::{Batch, Direction, Error, Visit, ordered::is_empty_interval};
 
@@ -27,6 +27,29 @@ pub(crate) struct Overlay {
     /// Bytes written by the present operation, and by those that were kept.
     operation_bytes: usize,
     kept_bytes: usize,
+    keys: Keys,
+}
+
+/// Makes keys that lie one behind the other, many in one allocation. Keys that are written together
+/// are also forgotten together, when the store has moved them from its memory to a table.
+#[derive(Debug, Default)]
+struct Keys {
+    room: BytesMut,
+}
+
+/// How much room is made for keys at a time: that of a few documents with their index entries.
+const KEYS_BYTES: usize = 16 * 1024;
+
+impl Keys {
+    fn make(&mut self, prefix: &[u8], key: &[u8]) -> Bytes {
+        let length = prefix.len() + key.len();
+        if self.room.capacity() < length {
+            self.room = BytesMut::with_capacity(KEYS_BYTES.max(length));
+        }
+        self.room.extend_from_slice(prefix);
+        self.room.extend_from_slice(key);
+        self.room.split().freeze()
+    }
 }
 
 impl Overlay {
@@ -37,6 +60,12 @@ impl Overlay {
     /// All writes, whether kept or not.
     pub(crate) fn into_pending(self) -> Pending {
         self.pending
+    }
+
+    /// Sets the value of the key that consists of a prefix and the rest.
+    pub(crate) fn set_copied(&mut self, prefix: &[u8], key: &[u8], value: Option<Bytes>) {
+        let key = self.keys.make(prefix, key);
+        self.set(key, value);
     }
 
     pub(crate) fn set(&mut self, key: Bytes, value: Option<Bytes>) {

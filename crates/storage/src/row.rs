@@ -88,17 +88,22 @@ fn prefix(kind: u8, range: RangeId) -> [u8; PREFIX_BYTES] {
     prefix
 }
 
+/// What the stored keys of a range begin with.
+pub(crate) fn content_prefix(range: RangeId) -> [u8; PREFIX_BYTES] {
+    prefix(CONTENT, range)
+}
+
 /// The stored key of a key of a range.
 pub(crate) fn content_key(range: RangeId, key: &[u8]) -> Bytes {
     let mut full = Vec::with_capacity(PREFIX_BYTES + key.len());
-    full.extend_from_slice(&prefix(CONTENT, range));
+    full.extend_from_slice(&content_prefix(range));
     full.extend_from_slice(key);
     Bytes::from(full)
 }
 
 /// Whether a stored key is that of a key of this range.
 pub(crate) fn is_content_of(range: RangeId, stored: &[u8]) -> bool {
-    stored.starts_with(&prefix(CONTENT, range))
+    stored.starts_with(&content_prefix(range))
 }
 
 const STACK_BYTES: usize = 256;
@@ -118,7 +123,7 @@ pub(crate) fn look_up(
         return body(&content_key(range, key));
     }
     let mut buffer = [0; STACK_BYTES];
-    buffer[..PREFIX_BYTES].copy_from_slice(&prefix(CONTENT, range));
+    buffer[..PREFIX_BYTES].copy_from_slice(&content_prefix(range));
     buffer[PREFIX_BYTES..length].copy_from_slice(key);
     body(&buffer[..length])
 }

@@ -224,11 +224,11 @@ impl<S: Snapshot> View for Transaction<S> {
     }
 
     fn put(&mut self, key: &[u8], value: Bytes) {
-        self.writes.set(Bytes::copy_from_slice(key), Some(value));
+        self.writes.set_copied(b"", key, Some(value));
     }
 
     fn delete(&mut self, key: &[u8]) {
-        self.writes.set(Bytes::copy_from_slice(key), None);
+        self.writes.set_copied(b"", key, None);
     }
 }
 

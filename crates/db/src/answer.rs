@@ -454,7 +454,7 @@ impl<P: Snapshot> Asked<'_, P> {
                 let Some(item) = ranked.item else { continue };
                 page.loaded(&item);
                 let candidate =
-                    Candidate::new(Origin::Place(ranked.place), item, self.touched_rows());
+                    Candidate::new(Origin::Place(ranked.place.into()), item, self.touched_rows());
                 let rows = self.rows_of(&candidate)?;
                 let is_resumed = match self.cursor.map(|cursor| &cursor.progress) {
                     Some(Progress::Sorted { keys, tied, .. }) => {

@@ -63,7 +63,11 @@ impl Item {
     }
 
     pub(crate) fn decode(row: &Bytes) -> Result<Self> {
-        let header = ItemHeader::decode(row)?;
+        Self::decode_behind(ItemHeader::decode(row)?, row)
+    }
+
+    /// Reads what lies behind the header of a row, which has been read already.
+    pub(crate) fn decode_behind(header: ItemHeader, row: &Bytes) -> Result<Self> {
         let document = Document::decode(row.slice(ITEM_HEADER..))
             .map_err(|error| corrupt(&format!("document: {error}")))?;
         Ok(Self { header, document })

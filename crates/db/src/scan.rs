@@ -100,6 +100,8 @@ pub(crate) struct Scan<'r, P> {
     slices: std::ops::Range<usize>,
     from: Bound<Vec<u8>>,
     chunk: VecDeque<Visited>,
+    /// At most so many rows are read for the next chunk.
+    chunk_rows: usize,
 }
 
 /// A document that the scan came by.
@@ -119,7 +121,9 @@ struct Opened<P> {
 const FEW_ITEMS: u64 = 256;
 const FEW_BYTES: u64 = 4 * 1024 * 1024;
 
-const CHUNK_ITEMS: usize = 256;
+/// Many a scan ends early, so the first chunk is small; a long one pays for few starts.
+const CHUNK_ROWS_FIRST: usize = 64;
+const CHUNK_ROWS_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 impl<S: RangeStore> Db<S> {
@@ -280,7 +284,13 @@ impl<P: Snapshot> Reading<P> {
             Some(slice) if place.is_some_and(|place| *place >= slice.from[..]) => from,
             _ => Bound::Unbounded,
         };
-        Scan { reading: self, slices: first..self.slices.len(), from, chunk: VecDeque::new() }
+        Scan {
+            reading: self,
+            slices: first..self.slices.len(),
+            from,
+            chunk: VecDeque::new(),
+            chunk_rows: CHUNK_ROWS_FIRST,
+        }
     }
 
     /// Whether the documents are so few that all of them can be held in memory.
@@ -326,6 +336,16 @@ impl<P: Snapshot> Reading<P> {
             && begins_with(&partition, slice.prefix.as_ref()))
     }
 
+    /// The document of a row, if it is there for everybody.
+    fn visit(&self, slice: &Slice<P>, place: &[u8], row: &Bytes) -> Result<Option<Visited>> {
+        let header = ItemHeader::decode(row)?;
+        if !self.admits(slice, place, &header)? {
+            return Ok(None);
+        }
+        let item = Item::decode_behind(header, row)?;
+        Ok(Some(Visited { place: Bytes::copy_from_slice(place), item }))
+    }
+
     /// The documents at some places of a slice, as many as are still there, in the same order.
     pub(crate) fn load(&self, slice: &Slice<P>, places: &[&[u8]]) -> Result<Vec<Option<Item>>> {
         let keys: Vec<Vec<u8>> = places.iter().map(|place| key::item(place)).collect();
@@ -341,7 +361,7 @@ impl<P: Snapshot> Reading<P> {
             if !self.admits(slice, place, &header)? {
                 return Ok(None);
             }
-            Item::decode(&row).map(Some)
+            Item::decode_behind(header, &row).map(Some)
         };
         rows.into_iter().zip(places).map(load).collect()
     }
@@ -503,35 +523,38 @@ impl<P: Snapshot> Scan<'_, P> {
             Bound::Excluded(key) => Bound::Excluded(&key[..]),
             Bound::Unbounded => Bound::Included(&start[..]),
         };
-        let mut rows: Vec<(Vec<u8>, Bytes)> = Vec::new();
-        let mut bytes = 0;
+        let chunk = &mut self.chunk;
+        let (mut rows, mut bytes) = (0, 0);
+        let (mut last, mut error) = (None, None);
+        let (rows_max, bytes_max) = (self.chunk_rows, CHUNK_BYTES);
         slice.snapshot.scan(
             from,
             Bound::Excluded(&end[..]),
             Direction::Forward,
-            &mut |key, value| {
-                rows.push((key.to_vec(), value.clone()));
-                bytes += value.len();
-                if rows.len() >= CHUNK_ITEMS || bytes >= CHUNK_BYTES {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
+            &mut |key, row| {
+                match self.reading.visit(slice, &key[1..], row) {
+                    Ok(visited) => chunk.extend(visited),
+                    Err(failed) => error = Some(failed),
                 }
+                rows += 1;
+                bytes += row.len();
+                if error.is_none() && rows < rows_max && bytes < bytes_max {
+                    return ControlFlow::Continue(());
+                }
+                last = Some(key.to_vec());
+                ControlFlow::Break(())
             },
         )?;
-        match rows.last() {
-            Some((last, _)) => self.from = Bound::Excluded(last.clone()),
+        if let Some(error) = error {
+            return Err(error);
+        }
+        self.chunk_rows = (rows_max * 2).min(CHUNK_ROWS_MAX);
+        match last {
+            Some(last) => self.from = Bound::Excluded(last),
+            // The slice ended before the chunk did.
             None => {
                 self.slices.start += 1;
                 self.from = Bound::Unbounded;
-                return Ok(true);
-            }
-        }
-        for (key, row) in rows {
-            let place = Bytes::from(key).slice(1..);
-            let header = ItemHeader::decode(&row)?;
-            if self.reading.admits(slice, &place, &header)? {
-                self.chunk.push_back(Visited { place, item: Item::decode(&row)? });
             }
         }
         Ok(true)

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use query::Touched;
 use storage::Snapshot;
 use value::Value;
@@ -51,7 +52,7 @@ pub(crate) struct Candidate {
 
 /// How a document was found.
 pub(crate) enum Origin {
-    Place(Vec<u8>),
+    Place(Bytes),
     Entry(Found),
 }
 
@@ -119,7 +120,7 @@ impl<'r, P: Snapshot> Walk<'r, P> {
         let start = match (place, inclusive) {
             ([], true) => {
                 first = reading.numbered(last)?.map(|visited| {
-                    Candidate::new(Origin::Place(visited.place.to_vec()), visited.item, touched)
+                    Candidate::new(Origin::Place(visited.place), visited.item, touched)
                 });
                 Start::Beginning
             }
@@ -209,14 +210,14 @@ impl Origin {
             Origin::Entry(found) => (found.slice, found.place.clone()),
             Origin::Place(place) => {
                 let slice = reading.slices.partition_point(|slice| slice.to <= *place);
-                (slice, place.clone())
+                (slice, place.to_vec())
             }
         }
     }
 }
 
 fn scanned<P: Snapshot>(scan: &mut Scan<'_, P>, touched: &Touched) -> Result<Option<Candidate>> {
-    Ok(scan.next()?.map(|visited| {
-        Candidate::new(Origin::Place(visited.place.to_vec()), visited.item, touched)
-    }))
+    Ok(scan
+        .next()?
+        .map(|visited| Candidate::new(Origin::Place(visited.place), visited.item, touched)))
 }

@@ -33,8 +33,25 @@ pub struct Transaction<S> {
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     intervals: Vec<Interval>,
+    /// With which bytes the keys in the intervals begin, once they are joined. Most changed keys are
+    /// of kinds that were not read at all, and are told apart by this.
+    firsts: Firsts,
     /// Somebody asked for the LSN, which any commit changes.
     whole_range: bool,
+}
+
+/// A set of bytes.
+#[derive(Debug, Default)]
+struct Firsts([u64; 4]);
+
+impl Firsts {
+    fn add(&mut self, first: u8) {
+        self.0[usize::from(first / 64)] |= 1 << (first % 64);
+    }
+
+    fn contains(&self, first: u8) -> bool {
+        self.0[usize::from(first / 64)] & (1 << (first % 64)) != 0
+    }
 }
 
 /// Keys from `start` up to, not including, `end`; without an end, all that follow.
@@ -76,6 +93,11 @@ impl Reads {
             }
             meets
         });
+        for Interval { start, end } in &self.intervals {
+            let first = start.first().copied().unwrap_or(u8::MIN);
+            let last = end.as_ref().map_or(u8::MAX, |end| end.first().copied().unwrap_or(u8::MIN));
+            (first..=last).for_each(|byte| self.firsts.add(byte));
+        }
     }
 
     /// Whether a commit that changed these keys changed something that was read.
@@ -84,6 +106,9 @@ impl Reads {
     }
 
     fn contain(&self, key: &Bytes) -> bool {
+        if key.first().is_some_and(|first| !self.firsts.contains(*first)) {
+            return false;
+        }
         let after = self.intervals.partition_point(|interval| interval.start <= *key);
         let Some(interval) = after.checked_sub(1).and_then(|last| self.intervals.get(last)) else {
             return false;

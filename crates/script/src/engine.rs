@@ -35,7 +35,10 @@ impl Engine {
             ScriptError::new(ErrorKind::Engine, text)
         };
         let runtime = Runtime::new().map_err(refused)?;
-        runtime.set_memory_limit(limits.memory_bytes_max.max(MEMORY_BYTES_MIN));
+        let memory_bytes_max = limits.memory_bytes_max.max(MEMORY_BYTES_MIN);
+        runtime.set_memory_limit(memory_bytes_max);
+        // Garbage in cycles is looked for when there can be some: most scripts have ended by then.
+        runtime.set_gc_threshold(memory_bytes_max / 8);
         runtime.set_max_stack_size(limits.stack_bytes_max);
         let watch = Arc::new(Watch {
             pace: Arc::clone(&surroundings.pace),

@@ -238,7 +238,7 @@ fn nothing_of_the_world_outside() {
 fn nothing_of_the_host() {
     for name in ["sandbox", "dates", "context", "queries"] {
         let source = format!(
-            "new Date(); __.filter; import('<orrery>/{name}').then(function (found) {{ \
+            "new Date(); __.spatial; import('<orrery>/{name}').then(function (found) {{ \
              __.response.setBody(Object.keys(found).length + typeof found.part); }});"
         );
         check(&source, "\"1undefined\"");

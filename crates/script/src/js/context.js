@@ -67,7 +67,9 @@ export let part = function (sandbox, native, facts) {
         };
         if (call.isFeed) options.continuation = continuation;
         if (statusCode === 304) options.notModified = true;
-        const resource = text === undefined ? undefined : parse(text);
+        // Nobody looks at what nobody is told.
+        const isHeard = call.done !== undefined || call.callback !== undefined;
+        const resource = text === undefined || !isHeard ? undefined : parse(text);
         if (call.done !== undefined) return call.done(undefined, resource, options);
         return deliver(call.callback, undefined, resource, options, call.kind === 'delete');
     }
@@ -86,6 +88,7 @@ export let part = function (sandbox, native, facts) {
         return typeof value === 'symbol' ? 'symbol' : `${value}`;
     }
     function collectionLink(link) {
+        if (link === facts.selfLink || link === facts.altLink) return;
         if (typeof link !== 'string') throw fail(400, `Invalid collection link: "${asText(link)}".`);
         checkLink(native.collectionLink(link));
     }
@@ -241,24 +244,35 @@ export let part = function (sandbox, native, facts) {
 
     // The query functions are many and seldom used: they are loaded when first asked for.
     let queries;
-    for (const name of ['filter', 'map', 'pluck', 'flatten', 'unwind', 'sortBy', 'sortByDescending', 'chain', 'spatial', 'proxy']) {
-        defineProperty(collection, name, {
-            configurable: true,
-            enumerable: name !== 'proxy',
-            get() {
-                if (queries === undefined) {
-                    queries = native.loadQueries()(sandbox, {
-                        accept, enqueue, optionsAndCallback, pageSize, collection, response: () => response,
-                        isClosing: native.isClosing,
-                    });
-                }
-                return queries[name];
-            },
-            set(value) {
-                defineProperty(this, name, { value, writable: true, configurable: true, enumerable: true });
-            },
-        });
+    function theQueries() {
+        if (queries === undefined) {
+            queries = native.loadQueries()(sandbox, {
+                accept, enqueue, optionsAndCallback, pageSize, collection, response: theResponse,
+                isClosing: native.isClosing,
+            });
+        }
+        return queries;
     }
+    for (const name of ['filter', 'map', 'pluck', 'flatten', 'unwind', 'sortBy', 'sortByDescending', 'chain']) {
+        collection[name] = {
+            [name]() {
+                return apply(theQueries()[name], this, arguments);
+            },
+        }[name];
+    }
+    hide(collection, 'proxy', function proxy() {
+        return this;
+    });
+    defineProperty(collection, 'spatial', {
+        configurable: true,
+        enumerable: true,
+        get() {
+            return theQueries().spatial;
+        },
+        set(value) {
+            defineProperty(this, 'spatial', { value, writable: true, configurable: true, enumerable: true });
+        },
+    });
 
     // ---- request and response
 
@@ -333,28 +347,39 @@ export let part = function (sandbox, native, facts) {
         return object;
     }
 
+    // Not every script looks at its request, or answers: both are made when first asked for.
     const property = (value) => ({ text: undefined, value, isWritable: false, isSet: false });
     const isProcedure = facts.kind === 'procedure';
-    const requestProperties = { __proto__: null };
-    for (let at = 0; at < facts.headers.length; at += 2) {
-        requestProperties[facts.headers[at]] = property(facts.headers[at + 1]);
-    }
-    requestProperties.Body = { text: facts.request, value: undefined, isWritable: facts.kind === 'pre', isSet: false };
-    if (!isProcedure) requestProperties.OperationType = property(facts.operation);
-    const request = message(requestProperties, facts.requestMax);
-
-    let response;
-    let responseProperties;
-    if (facts.kind !== 'pre') {
-        responseProperties = {
-            __proto__: null,
-            Body: { text: facts.response, value: isProcedure ? '' : undefined, isWritable: true, isSet: false },
-        };
-        if (!isProcedure) {
-            responseProperties.ResourceQuotaCurrentUsage = property(facts.quotaUsed);
-            responseProperties.MaxResourceQuota = property(facts.quotaMax);
+    const hasResponse = facts.kind !== 'pre';
+    let requestProperties;
+    let request;
+    function theRequest() {
+        if (request === undefined) {
+            requestProperties = { __proto__: null };
+            for (let at = 0; at < facts.headers.length; at += 2) {
+                requestProperties[facts.headers[at]] = property(facts.headers[at + 1]);
+            }
+            requestProperties.Body = { text: facts.request, value: undefined, isWritable: facts.kind === 'pre', isSet: false };
+            if (!isProcedure) requestProperties.OperationType = property(facts.operation);
+            request = message(requestProperties, facts.requestMax);
         }
-        response = message(responseProperties, facts.responseMax);
+        return request;
+    }
+    let responseProperties;
+    let response;
+    function theResponse() {
+        if (response === undefined && hasResponse) {
+            responseProperties = {
+                __proto__: null,
+                Body: { text: facts.response, value: isProcedure ? '' : undefined, isWritable: true, isSet: false },
+            };
+            if (!isProcedure) {
+                responseProperties.ResourceQuotaCurrentUsage = property(facts.quotaUsed);
+                responseProperties.MaxResourceQuota = property(facts.quotaMax);
+            }
+            response = message(responseProperties, facts.responseMax);
+        }
+        return response;
     }
 
     // ---- the log
@@ -391,17 +416,16 @@ export let part = function (sandbox, native, facts) {
     let abortion;
     const context = {
         getCollection: () => collection,
-        getRequest: () => request,
+        getRequest: () => theRequest(),
         abort(error) {
             abortion = { error };
             native.stop();
         },
     };
-    if (response !== undefined) context.getResponse = () => response;
+    if (hasResponse) context.getResponse = () => theResponse();
 
-    const shortcut = Object.create(collection);
-    shortcut.request = request;
-    if (response !== undefined) shortcut.response = response;
+    const shortcut = { __proto__: collection, get request() { return theRequest(); }, get response() { return theResponse(); } };
+    if (!hasResponse) delete shortcut.response;
 
     hide(globalThis, 'getContext', function getContext() { return context; });
     hide(globalThis, '__', shortcut);
@@ -413,6 +437,7 @@ export let part = function (sandbox, native, facts) {
     // The text of a body at the end of the script, when it was set; a string is text already
     // where a document is expected.
     function bodyOf(properties, keepsText) {
+        if (properties === undefined) return undefined;
         const { isSet, value } = properties.Body;
         if (!isSet || value === undefined) return undefined;
         return keepsText && typeof value === 'string' ? value : stringify(value);

@@ -272,7 +272,6 @@ export let part = function (sandbox, context) {
     const functions = {
         __proto__: null,
         chain: () => chainOf([]),
-        proxy() { return this; },
         spatial: { __proto__: null },
     };
     for (const name in READERS) {

@@ -75,12 +75,41 @@ pub(crate) async fn create_container(
     name: &str,
     indexing_policy: Option<&str>,
 ) -> Result<(), Failure> {
+    create(port, "colls", DATABASE, definition(name, indexing_policy)).await
+}
+
+fn definition(name: &str, indexing_policy: Option<&str>) -> String {
     let policy = indexing_policy.map(|policy| format!(r#","indexingPolicy":{policy}"#));
-    let body = format!(
+    format!(
         r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{}}}"#,
         policy.unwrap_or_default()
-    );
-    create(port, "colls", DATABASE, body).await
+    )
+}
+
+/// Gives a container another indexing policy and waits until all documents are indexed by it.
+pub(crate) async fn index(port: u16, name: &str, indexing_policy: &str) -> Result<(), Failure> {
+    const LOOK_EVERY: Duration = Duration::from_millis(200);
+    let body = definition(name, Some(indexing_policy));
+    let (link, mut connection) = (link(name), Connection::open(port).await?);
+    let path = format!("/{link}");
+    let call = |method, body| Call {
+        method,
+        kind: "colls",
+        link: &link,
+        path: &path,
+        headers: &[("x-ms-documentdb-populatequotainfo", "True")],
+        body,
+    };
+    connection.call(call(Method::PUT, Bytes::from(body))).await?.expect(200)?;
+    loop {
+        let answer = connection.call(call(Method::GET, Bytes::new())).await?;
+        answer.expect(200)?;
+        match answer.header("x-ms-documentdb-collection-index-transformation-progress") {
+            Some("100") => return Ok(()),
+            Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+            None => return Err("the progress of the index is not told".into()),
+        }
+    }
 }
 
 async fn create(port: u16, kind: &str, link: &str, body: String) -> Result<(), Failure> {

@@ -195,7 +195,13 @@ async fn many(
         if let Some(postgres) = postgres {
             queries::prepare(postgres).await?;
         }
-        queries::measure(report, settings, orders, &server, postgres).await?;
+        queries::measure(report, settings, orders, &server, postgres, false).await?;
+    }
+    if settings.wants(&["B6", "B8"]) {
+        queries::index(&server).await?;
+    }
+    if settings.wants(&["B6"]) {
+        queries::measure(report, settings, orders, &server, postgres, true).await?;
     }
     if settings.wants(&["B8", "B10"]) {
         growth::measure(report, settings, directory, orders, &server).await?;

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use super::loading;
 use super::queries::orrery;
+use super::{loading, queries};
 use crate::measure::{Target, in_turns};
 use crate::orders::{Orders, Scope};
 use crate::question::{Question, Shape};
@@ -28,6 +28,9 @@ pub(crate) async fn measure(
     let small = Server::start(&directory.join("few")).await?;
     loading::fill(&small, FEW).await?;
     small.settle().await?;
+    if settings.wants(&["B8"]) {
+        queries::index(&small).await?;
+    }
     let targets = [orrery(&small, FEW), orrery(server, orders)];
     if settings.wants(&["B8"]) {
         let point = Question::new(Shape::Point, Scope::Small, loading::ORDERS);

@@ -1,18 +1,20 @@
 //! B6: questions that an index answers, in one partition and across partitions.
 //!
-//! Orrery has the default indexing policy and PostgreSQL the best index for each question. Both are
-//! asked over loopback from this process; PostgreSQL by prepared statements, Orrery by query text.
+//! Both have the best index for each question: PostgreSQL one for each, Orrery the default policy and
+//! composite indexes for ranges and orders inside of a partition. Those are measured with the default
+//! policy alone, too. Both are asked over loopback from this process; PostgreSQL by prepared
+//! statements, Orrery by query text.
 
 use std::time::Duration;
 
 use super::loading::ORDERS;
 use crate::measure::{Kind, Speed, Target, compare, in_turns};
-use crate::orders::Orders;
+use crate::orders::{Orders, Scope};
 use crate::postgres::Postgres;
-use crate::question::Question;
+use crate::question::{Question, Shape};
 use crate::report::{Report, micros};
 use crate::server::Server;
-use crate::{Failure, Settings};
+use crate::{Failure, Settings, load};
 
 /// How many connections ask at once when the rate is measured.
 const CONNECTIONS: usize = 8;
@@ -43,22 +45,45 @@ pub(crate) async fn prepare(postgres: &Postgres) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What Orrery's default policy lacks: the values of a partition side by side.
+const COMPOSITES: &str = r#"{"compositeIndexes":[
+    [{"path":"/pk","order":"ascending"},{"path":"/total","order":"ascending"}],
+    [{"path":"/pk","order":"ascending"},{"path":"/created","order":"ascending"}]]}"#;
+
+/// Gives Orrery its indexes.
+pub(crate) async fn index(server: &Server) -> Result<(), Failure> {
+    eprintln!("Orrery: composite indexes");
+    load::index(server.port, ORDERS, COMPOSITES).await?;
+    server.settle().await?;
+    Ok(())
+}
+
+/// Whether the default policy answers the question by more entries than rows.
+fn needs_composite(question: &Question) -> bool {
+    question.scope == Scope::Large && matches!(question.shape, Shape::Range | Shape::Latest)
+}
+
+/// Measures all questions, or those that need a composite index while there is none.
 pub(crate) async fn measure(
     report: &mut Report,
     settings: &Settings,
     orders: Orders,
     server: &Server,
     postgres: Option<&Postgres>,
+    has_composites: bool,
 ) -> Result<(), Failure> {
     let mut targets = vec![orrery(server, orders)];
     if let Some(postgres) = postgres {
         let server = Kind::Postgres { settings: "" };
         targets.push(Target { server, port: postgres.port, orders });
     }
-    for question in Question::indexed() {
+    let wanted = |question: &Question| has_composites || needs_composite(question);
+    for question in Question::indexed().into_iter().filter(wanted) {
+        let policy = if has_composites { "" } else { ", default policy" };
+        let name = question.name() + policy;
         match one(&targets, &question, settings.measure / 2).await {
-            Ok(speeds) => add(report, &question, &speeds),
-            Err(reason) => report.failure("B6", &question.name(), &reason),
+            Ok(speeds) => add(report, &name, &speeds),
+            Err(reason) => report.failure("B6", &name, &reason),
         }
     }
     Ok(())
@@ -85,13 +110,13 @@ async fn one(
     Ok(alone.into_iter().zip(rates).collect())
 }
 
-fn add(report: &mut Report, question: &Question, speeds: &[(Speed, Option<f64>)]) {
+fn add(report: &mut Report, name: &str, speeds: &[(Speed, Option<f64>)]) {
     let figures = |(speed, rate): &(Speed, Option<f64>)| {
         let rate = rate.map_or("rate not measured".to_owned(), |rate| format!("{rate:.0}/s"));
         format!("{}, {rate}", micros(speed.latency))
     };
     let ours = speeds[0];
-    let what = format!("{}, {:.0} rows", question.name(), ours.0.rows);
+    let what = format!("{name}, {:.0} rows", ours.0.rows);
     let remark = speeds.get(1).map(|theirs| {
         let faster = theirs.0.latency.as_secs_f64() / ours.0.latency.as_secs_f64();
         let more = ours.1.zip(theirs.1).map(|(ours, theirs)| format!(" and {:.2}", ours / theirs));

@@ -101,7 +101,7 @@ impl<P: Snapshot> Asked<'_, P> {
             (Some(along), _) => Way::Along(explain::along_text(along)),
             (None, Some(Choice::Nothing)) => Way::Nothing,
             (None, Some(Choice::Scan) | None) => Way::Scan,
-            (None, Some(Choice::Lookup { branches, also, entries })) => {
+            (None, Some(Choice::Lookup { branches, also, entries, .. })) => {
                 let indexes = branches.iter().map(|branch| branch.directed_paths()).collect();
                 Way::Lookup { indexes, entries, also: also.len() }
             }

@@ -66,6 +66,8 @@ pub(crate) struct Slice<P> {
     prefix: Option<PartitionKey>,
     /// Purged partitions, with the lsn up to which their documents are gone.
     purged: Arc<HashMap<Vec<u8>, u64>>,
+    /// The header of the range, once somebody has asked.
+    header: OnceCell<RangeHeader>,
     /// What the range and the slice hold, once somebody has asked.
     counts: OnceCell<Counts>,
 }
@@ -154,7 +156,6 @@ impl<S: RangeStore> Db<S> {
                     unknown.insert(Opened { snapshot, purged: Arc::new(purged) }).clone()
                 }
             };
-            let counts = OnceCell::new();
             slices.push(Slice {
                 snapshot,
                 range,
@@ -164,7 +165,8 @@ impl<S: RangeStore> Db<S> {
                 partition,
                 prefix,
                 purged,
-                counts,
+                header: OnceCell::new(),
+                counts: OnceCell::new(),
             });
         }
         if at.is_empty() {
@@ -212,13 +214,21 @@ impl<P: Snapshot> Slice<P> {
         Ok(self.counts()?.documents)
     }
 
+    /// What the range says of itself.
+    pub(crate) fn header(&self) -> Result<&RangeHeader> {
+        if let Some(header) = self.header.get() {
+            return Ok(header);
+        }
+        let row = self.snapshot.get(&key::header())?;
+        let header = RangeHeader::decode(&row.ok_or_else(|| corrupt("range header is missing"))?)?;
+        Ok(self.header.get_or_init(|| header))
+    }
+
     fn counts(&self) -> Result<Counts> {
         if let Some(counts) = self.counts.get() {
             return Ok(*counts);
         }
-        let row = self.snapshot.get(&key::header())?;
-        let row = row.ok_or_else(|| corrupt("range header is missing"))?;
-        let in_range = RangeHeader::decode(&row)?;
+        let in_range = self.header()?;
         let (documents, bytes) = match &self.partition {
             None => (in_range.items, in_range.bytes),
             Some(partition) => {
@@ -264,6 +274,7 @@ impl<P: Snapshot> Reading<P> {
             partition: Some(partition),
             prefix: None,
             purged: Arc::new(purged.into_iter().collect()),
+            header: OnceCell::new(),
             counts: OnceCell::new(),
         };
         let deadline_ms = clock.now_ms().saturating_add(READING_MS);

@@ -83,9 +83,9 @@ impl<'r, P: Snapshot> Walk<'r, P> {
         let source = match choice {
             Choice::Nothing => Source::Nothing,
             Choice::Scan => Source::Scan(reading.scan(Start::Beginning)),
-            Choice::Lookup { branches, also, .. } => {
+            Choice::Lookup { branches, also, counted, .. } => {
                 let lookup = Lookup::new(reading, branches.clone(), also.clone(), None, false);
-                Source::Lookup(Box::new(lookup))
+                Source::Lookup(Box::new(lookup.knowing(counted.as_deref())))
             }
         };
         Self { touched, source }

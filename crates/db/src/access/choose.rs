@@ -34,6 +34,8 @@ pub(crate) enum Choice {
         also: Vec<Vec<u8>>,
         /// How many entries that is, if it was counted to the end.
         entries: Option<usize>,
+        /// The entries themselves, where counting has found them all.
+        counted: Option<Vec<Vec<u8>>>,
     },
 }
 
@@ -79,7 +81,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let usable = reading
             .slices
             .iter()
-            .map(|slice| state::usable(&reading.container, &slice.snapshot))
+            .map(|slice| state::usable(&reading.container, slice.header()?, &slice.snapshot))
             .collect::<Result<_>>()?;
         let key_of = |slice: &Slice<P>| {
             let key = slice.partition.as_ref().and_then(PartitionPrefix::partition_key);
@@ -292,14 +294,15 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         // The only way there is needs no counting where it leads straight to a page.
         let is_plain = extent == Extent::Page && self.is_straight(&found) && scanned > PAGE_ALWAYS;
         if found.entries.is_none() && !is_plain {
-            found.entries = Some(self.count(&found.branches, budget)?).filter(|n| *n < budget);
+            self.count(&mut found, budget)?;
         }
         if !self.insists && self.is_scan_cheaper(&found, scanned, extent)? {
             return Ok(Choice::Scan);
         }
         let is_long = found.entries.is_none() || self.insists;
         let also = if is_long { self.also(condition, &found) } else { Vec::new() };
-        Ok(Choice::Lookup { branches: found.branches, also, entries: found.entries })
+        let Resolved { branches, entries, counted } = found;
+        Ok(Choice::Lookup { branches, also, entries, counted })
     }
 
     /// Whether every slice is one logical partition.
@@ -391,7 +394,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 let is_served = is_served
                     && branches.len() <= BRANCHES_MAX
                     && (branches.len() == 1 || !branches.iter().any(Branch::is_computed));
-                Ok(is_served.then_some(Resolved { branches, entries: None }))
+                Ok(is_served.then_some(Resolved { branches, entries: None, counted: None }))
             }
             Condition::Anything
             | Condition::Nothing
@@ -466,19 +469,17 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let mut limit = COUNT_FIRST.min(budget);
         while !candidates.is_empty() {
             let mut best: Option<(usize, usize)> = None;
-            for (at, candidate) in candidates.iter().enumerate() {
-                let count = match candidate.entries {
-                    Some(entries) => entries,
-                    None => self.count(&candidate.branches, limit)?,
-                };
-                if count < limit && best.is_none_or(|(_, least)| count < least) {
+            for (at, candidate) in candidates.iter_mut().enumerate() {
+                if candidate.entries.is_none() {
+                    self.count(candidate, limit)?;
+                }
+                let is_best = |count: &usize| best.is_none_or(|(_, least)| *count < least);
+                if let Some(count) = candidate.entries.filter(is_best) {
                     best = Some((at, count));
                 }
             }
-            if let Some((at, count)) = best {
-                let mut found = candidates.swap_remove(at);
-                found.entries = Some(count);
-                return Ok(Some(found));
+            if let Some((at, _)) = best {
+                return Ok(Some(candidates.swap_remove(at)));
             }
             if limit >= budget {
                 break;
@@ -490,17 +491,27 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         Ok((!candidates.is_empty()).then(|| candidates.swap_remove(single.unwrap_or(0))))
     }
 
-    fn count(&self, branches: &[Branch], limit: usize) -> Result<usize> {
+    /// Counts the entries of a lookup if they are fewer than a limit, and keeps them where they are
+    /// one run: looking for its start again would cost more than the entries.
+    fn count(&self, found: &mut Resolved, limit: usize) -> Result<()> {
+        if let ([slice], [branch]) = (&self.reading.slices[..], &found.branches[..])
+            && let [run] = branch.runs(0)
+        {
+            let (count, keys) = run.entries(slice, limit)?;
+            found.entries = Some(count).filter(|count| *count < limit);
+            found.counted = keys;
+            return Ok(());
+        }
         let mut count = 0;
         for slice in 0..self.reading.slices.len() {
-            for branch in branches {
-                if count >= limit {
-                    return Ok(count);
+            for branch in &found.branches {
+                if count < limit {
+                    count += branch.count(self.reading, slice, limit - count)?;
                 }
-                count += branch.count(self.reading, slice, limit - count)?;
             }
         }
-        Ok(count)
+        found.entries = Some(count).filter(|count| *count < limit);
+        Ok(())
     }
 
     /// Other single values that must hold together with the one that is looked up.
@@ -567,12 +578,14 @@ enum Seeking<'a> {
 /// Branches that cover a condition.
 struct Resolved {
     branches: Vec<Branch>,
+    /// How many entries that is, if it was counted to the end.
     entries: Option<usize>,
+    counted: Option<Vec<Vec<u8>>>,
 }
 
 impl Resolved {
     fn of(branch: Branch) -> Resolved {
-        Resolved { branches: vec![branch], entries: None }
+        Resolved { branches: vec![branch], entries: None, counted: None }
     }
 
     fn single_value(&self) -> Option<&[u8]> {

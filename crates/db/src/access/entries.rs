@@ -40,6 +40,15 @@ impl<'r, P: Snapshot> Entries<'r, P> {
         }
     }
 
+    /// Keys that were read before, and no more.
+    pub(super) fn known(snapshot: &'r P, keys: &[Vec<u8>]) -> Self {
+        Entries {
+            chunk: keys.iter().cloned().collect(),
+            is_drained: true,
+            ..Self::new(snapshot, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+        }
+    }
+
     /// The next key, which stays the next.
     pub(super) fn peek(&mut self) -> Result<Option<&[u8]>> {
         if self.chunk.is_empty() {

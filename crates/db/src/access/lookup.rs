@@ -74,6 +74,26 @@ impl Run {
         }
     }
 
+    /// How many entries the run has in a slice, no further than to a limit, and their keys where
+    /// they are few.
+    pub(super) fn entries<P: Snapshot>(
+        &self,
+        slice: &Slice<P>,
+        limit: usize,
+    ) -> Result<(usize, Option<Vec<Vec<u8>>>)> {
+        let (mut count, mut keys) = (0, Vec::new());
+        let (from, to) = self.bounds(slice);
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        slice.snapshot.scan(from, to, Direction::Forward, &mut |key, _| {
+            count += 1;
+            if count <= COUNTED_MAX {
+                keys.push(key.to_vec());
+            }
+            if count >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok((count, (count == keys.len() && count < limit).then_some(keys)))
+    }
+
     fn contains(&self, key: &[u8]) -> bool {
         match self {
             Run::Value(prefix) => key == prefix,
@@ -352,6 +372,8 @@ pub(crate) struct Lookup<'r, P> {
 
 /// How many entries are looked at between two looks at the clock.
 pub(super) const ENTRIES_BETWEEN_CHECKS: u64 = 1_024;
+/// So many entries that were counted are kept for the lookup.
+const COUNTED_MAX: usize = 1_024;
 const BATCH_MIN: usize = 16;
 const BATCH_MAX: usize = 256;
 
@@ -377,6 +399,14 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             batch: BATCH_MIN,
             visited: 0,
         }
+    }
+
+    /// The same from the beginning, with the entries of its only run where they are known.
+    pub(crate) fn knowing(mut self, keys: Option<&[Vec<u8>]>) -> Self {
+        if let (Some(keys), Some(slice)) = (keys, self.reading.slices.first()) {
+            self.entries = Some(Entries::known(&slice.snapshot, keys));
+        }
+        self
     }
 
     /// The next document, which may be one that another entry leads to as well.

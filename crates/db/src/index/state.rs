@@ -78,11 +78,13 @@ pub(crate) struct Usable {
 }
 
 /// Finds out which indexes a query may use.
-pub(crate) fn usable<P: Snapshot>(container: &Container, snapshot: &P) -> Result<Usable> {
-    let header = snapshot.get(&key::header())?;
-    let header = RangeHeader::decode(&header.ok_or_else(|| corrupt("range without header"))?)?;
+pub(crate) fn usable<P: Snapshot>(
+    container: &Container,
+    header: &RangeHeader,
+    snapshot: &P,
+) -> Result<Usable> {
     let newest = container.index.newest.clone();
-    let definitions = match InForce::load(&container.index, &header, |key| snapshot.get(key))? {
+    let definitions = match InForce::load(&container.index, header, |key| snapshot.get(key))? {
         None => vec![Arc::new(Definition::empty())],
         Some(InForce::Settled(only)) if only.number == newest.number => vec![newest],
         Some(InForce::Settled(only)) => vec![newest, only],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use db::{CountingIds, Db, ManualClock};
-use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
+use gateway::{Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
 use hyper::Request;
 use storage::InMemory;
 
@@ -42,6 +42,7 @@ impl Target {
             let config = Config {
                 keys: Keys::single(key.clone()),
                 public_host: None,
+                consistency: Consistency::Session,
                 strict: true,
                 throttle: false,
                 client_merges: false,

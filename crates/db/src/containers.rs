@@ -86,7 +86,7 @@ impl<S: RangeStore> Db<S> {
         // two ranges have the same one.
         let mut next = settings.clone();
         let rid = ContainerRid::new(owner.rid, next.next_number());
-        let count = throughput.map_or(1, Throughput::range_count);
+        let count = throughput.map_or(1, |units| units.range_count(self.range_throughput));
         let ranges = new_ranges(&mut next, count);
         let unchanged = Catalog::clone(&catalog);
         let settings = self.publish(settings, next.clone(), unchanged, Change::default()).await?;

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Ids};
 use crate::container::{Container, Range};
 use crate::meta::{self, Change, MetaKind, Settings};
 use crate::meter::SharedMeters;
-use crate::offer::Throughput;
+use crate::offer::{RangeThroughput, Throughput};
 use crate::resource::{self, Resource, Stamp};
 use crate::row::RangeHeader;
 use crate::scripts::Executor;
@@ -33,6 +33,7 @@ pub struct Db<S: RangeStore> {
     pub(crate) signing: hmac::Key,
     pub(crate) executor: Executor,
     pub(crate) shared_meters: SharedMeters,
+    pub(crate) range_throughput: RangeThroughput,
     /// Ranges are cut anew one after the other.
     pub(crate) recutting: Mutex<()>,
     /// Ranges that were replaced and that somebody may still be reading.
@@ -47,6 +48,16 @@ const LINKS: [(&str, &str); 2] = [("_colls", "colls/"), ("_users", "users/")];
 impl<S: RangeStore> Db<S> {
     /// Opens what the store holds; an empty store becomes an empty account.
     pub async fn open(store: Arc<S>, clock: Arc<dyn Clock>, ids: &dyn Ids) -> Result<Arc<Self>> {
+        Self::open_with(store, clock, ids, RangeThroughput::default()).await
+    }
+
+    /// Opens what the store holds, with ranges of another throughput than the service's.
+    pub async fn open_with(
+        store: Arc<S>,
+        clock: Arc<dyn Clock>,
+        ids: &dyn Ids,
+        range_throughput: RangeThroughput,
+    ) -> Result<Arc<Self>> {
         if !store.ranges().iter().any(|(range, _)| *range == META_RANGE) {
             store.create_ranges(&[META_RANGE]).await?;
         }
@@ -77,6 +88,7 @@ impl<S: RangeStore> Db<S> {
             signing,
             executor: Executor::new(),
             shared_meters: SharedMeters::default(),
+            range_throughput,
             recutting: Mutex::default(),
             retired: std::sync::Mutex::default(),
         });

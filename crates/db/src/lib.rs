@@ -66,7 +66,7 @@ pub use dtc::{DistributedOperation, DistributedOutcome, DistributedResult};
 pub use error::{Error, Kind, Result};
 pub use explain::IndexUse;
 pub use index::Pace;
-pub use offer::{Migrate, Throughput};
+pub use offer::{Migrate, RangeThroughput, Throughput};
 pub use permission::{Access, Grant, What, is_document_rid};
 pub use plan::{PlanRequest, ResumeFilter};
 pub use query::Features;

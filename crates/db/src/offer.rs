@@ -37,8 +37,29 @@ pub enum Migrate {
 const MANUAL_MIN: i64 = 400;
 const AUTOSCALE_MIN: i64 = 1_000;
 const MAX: i64 = 1_000_000;
-/// The service gives a container one range for every started 10,000 units.
-const PER_RANGE: i64 = 10_000;
+/// More ranges than the service's highest throughput asks for are not made of throughput.
+const RANGES_MAX: i64 = 100;
+
+/// How many request units one range serves: a container has one for every started so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeThroughput(i64);
+
+impl RangeThroughput {
+    /// What can be chosen. A container of the least throughput has four ranges at most.
+    pub const BOUNDS: std::ops::RangeInclusive<i64> = 100..=MAX;
+
+    /// Ranges that serve so many units each, if that can be chosen.
+    pub fn new(units: i64) -> Option<Self> {
+        Self::BOUNDS.contains(&units).then_some(Self(units))
+    }
+}
+
+impl Default for RangeThroughput {
+    /// What a range of the service serves.
+    fn default() -> Self {
+        Self(10_000)
+    }
+}
 
 impl Throughput {
     /// What a container gets that asks for nothing.
@@ -76,14 +97,15 @@ impl Throughput {
         Ok(self)
     }
 
-    /// How many ranges a new container of this throughput is cut into.
-    pub(crate) fn range_count(self) -> usize {
+    /// How many ranges a container of this throughput is cut into.
+    pub(crate) fn range_count(self, each: RangeThroughput) -> usize {
         let value = match self {
             Throughput::Manual(value) => value,
             Throughput::Autoscale { max, .. } => max,
         };
-        usize::try_from(value.clamp(1, MAX).div_euclid(PER_RANGE)).expect("is in bounds")
-            + usize::from(value % PER_RANGE != 0)
+        // One for every started so many units.
+        let count = (value.clamp(1, MAX) + each.0 - 1) / each.0;
+        usize::try_from(count.min(RANGES_MAX)).expect("is in bounds")
     }
 
     /// The content of an offer.
@@ -337,10 +359,19 @@ mod tests {
 
     #[test]
     fn a_range_for_every_started_ten_thousand() {
-        for (value, ranges) in [(400, 1), (10_000, 1), (10_100, 2), (30_000, 3), (25_100, 3)] {
-            assert_eq!(Throughput::Manual(value).range_count(), ranges, "{value}");
+        let each = RangeThroughput::default();
+        for (value, ranges) in
+            [(400, 1), (10_000, 1), (10_100, 2), (30_000, 3), (25_100, 3), (MAX, 100)]
+        {
+            assert_eq!(Throughput::Manual(value).range_count(each), ranges, "{value}");
         }
         let autoscale = Throughput::Autoscale { max: 11_000, increment_percent: None };
-        assert_eq!(autoscale.range_count(), 2);
+        assert_eq!(autoscale.range_count(each), 2);
+        let small = RangeThroughput::new(100).unwrap();
+        for (value, ranges) in [(400, 4), (500, 5), (MAX, 100)] {
+            assert_eq!(Throughput::Manual(value).range_count(small), ranges, "{value}");
+        }
+        assert_eq!(RangeThroughput::new(99), None);
+        assert_eq!(RangeThroughput::new(MAX + 1), None);
     }
 }

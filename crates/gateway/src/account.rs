@@ -9,6 +9,7 @@ use hyper::Uri;
 use hyper::header::HOST;
 use value::{Object, Value};
 
+use crate::consistency::Consistency;
 use crate::listen::Scheme;
 
 /// A region name that every SDK knows.
@@ -33,7 +34,7 @@ const QUERY_ENGINE: &str = concat!(
 const ID: &str = "localhost";
 
 /// The account document.
-pub(crate) fn document(endpoint: &str) -> Object {
+pub(crate) fn document(endpoint: &str, consistency: Consistency) -> Object {
     let location = || {
         Value::from(vec![Value::from(Object::from([
             ("name", Value::from(REGION)),
@@ -63,10 +64,7 @@ pub(crate) fn document(endpoint: &str) -> Object {
                 ("maxReplicasetSize", Value::from(4)),
             ]),
         ),
-        (
-            "userConsistencyPolicy",
-            Value::from(Object::from([("defaultConsistencyLevel", Value::from("Session"))])),
-        ),
+        ("userConsistencyPolicy", Value::from(consistency.policy())),
         (
             "systemReplicationPolicy",
             replication([
@@ -183,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_account_has_what_sdks_insist_on() {
-        let account = document("https://127.0.0.1:8081/");
+        let account = document("https://127.0.0.1:8081/", Consistency::Session);
         for name in ["_self", "id", "_rid", "writableLocations", "queryEngineConfiguration"] {
             assert!(account.contains(name), "{name}");
         }

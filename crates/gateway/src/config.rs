@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::consistency::Consistency;
 use crate::keys::Keys;
 
 /// The gateway's configuration. There is no default: every choice is made at the top, once.
@@ -12,6 +13,8 @@ pub struct Config {
     /// The host name under which clients reach the server, for those who do not say it in their
     /// requests; with a port, for all. Also a name of the certificate.
     pub public_host: Option<String>,
+    /// The consistency level that the account announces. No request may ask for a stronger one.
+    pub consistency: Consistency,
     /// Answer `GET /` only to those who sign it, as the cloud service does. Readiness probes of
     /// containers need the opposite.
     pub strict: bool,

@@ -14,6 +14,7 @@ pub mod binary_json;
 mod changes;
 mod compute;
 mod config;
+mod consistency;
 mod cors;
 mod documents;
 mod dtc;
@@ -33,6 +34,7 @@ mod tls;
 
 pub use account::endpoint_of;
 pub use config::{Certificate, Config, Origins};
+pub use consistency::Consistency;
 pub use keys::{EMULATOR_KEY, InvalidKey, Key, Keys};
 pub use listen::Scheme;
 pub use service::Gateway;

@@ -15,6 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use value::{Epk, EpkRange, Object, PartitionKey, ScriptKind, Value};
 
 use crate::changes::{ChangeOptions, Form};
+use crate::consistency::Consistency;
 use crate::headers::{Headers, Name};
 use crate::router::{ContainerTarget, DatabaseTarget, Target};
 use crate::{auth, binary_json};
@@ -183,8 +184,8 @@ const WAIT_S_MAX: u64 = 60;
 /// From this version on every container has a partition key.
 const KEY_REQUIRED_FROM: &str = "2018-12-31";
 
-/// Reads all headers.
-pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
+/// Reads all headers of a request to an account that promises a consistency level.
+pub(crate) fn options(headers: &Headers<'_>, promised: Consistency) -> Result<Options> {
     let version = headers.text(Name::Version)?;
     if let Some(version) = version
         && !VERSIONS.contains(&version)
@@ -193,6 +194,7 @@ pub(crate) fn options(headers: &Headers<'_>) -> Result<Options> {
             "the value of x-ms-version is not a supported version: '{version}'"
         )));
     }
+    headers.check_consistency(promised)?;
     headers.check_ignored()?;
     let key = headers.text(Name::PartitionKey)?;
     let session = headers.said(Name::SessionToken)?;
@@ -366,7 +368,6 @@ impl Headers<'_> {
         {
             self.flag(name)?;
         }
-        self.consistency_level()?;
         self.check_word(
             Name::ReadConsistency,
             &["Eventual", "Session", "LatestCommitted", "GlobalStrong", "Default"],
@@ -376,18 +377,19 @@ impl Headers<'_> {
     }
 
     /// A client may ask for less than the account promises, not for more.
-    fn consistency_level(&self) -> Result<()> {
+    fn check_consistency(&self, promised: Consistency) -> Result<()> {
         const NAME: Name = Name::ConsistencyLevel;
         if let Some(level) = self.text(NAME)?
-            && ["Strong", "BoundedStaleness"].iter().any(|word| word.eq_ignore_ascii_case(level))
+            && Consistency::named(level).is_some_and(|asked| asked < promised)
         {
             return Err(Error::bad_request(format!(
                 "ConsistencyLevel {level} specified in the request is invalid when service is \
-                 configured with consistency level Session. Ensure the request consistency level \
-                 is not stronger than the service consistency level."
+                 configured with consistency level {}. Ensure the request consistency level is not \
+                 stronger than the service consistency level.",
+                promised.name()
             )));
         }
-        self.check_word(NAME, &["Session", "ConsistentPrefix", "Eventual"])
+        self.check_word(NAME, &Consistency::ALL.map(Consistency::name))
     }
 
     /// The range, without the container that old .NET clients put before it.

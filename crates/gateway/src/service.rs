@@ -214,7 +214,7 @@ impl<S: RangeStore> Gateway<S> {
                 let endpoint = account::endpoint(scheme, &head.uri, &head.headers, public_host);
                 (Options::default(), endpoint)
             }
-            _ => (request::options(headers)?, String::new()),
+            _ => (request::options(headers, self.config.consistency)?, String::new()),
         };
         let mut options = options;
         if action == Action::Changes {
@@ -275,7 +275,9 @@ impl<S: RangeStore> Gateway<S> {
         }
         let metadata = Metadata { db: &self.db, options, action: *action, body };
         let answer = match target {
-            Target::Account => Answer::object(200, &account::document(endpoint)),
+            Target::Account => {
+                Answer::object(200, &account::document(endpoint, self.config.consistency))
+            }
             Target::Operator(page) => {
                 let (db, metrics, trust_pem) = (&*self.db, &self.metrics, self.trust_pem());
                 Operator { db, metrics, trust_pem, endpoint }.page(*page)?

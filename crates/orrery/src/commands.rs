@@ -138,6 +138,12 @@ pub(crate) struct ServeArguments {
     )]
     pub(crate) public_host: Option<String>,
 
+    /// The consistency level that the account announces: Strong, BoundedStaleness, Session,
+    /// ConsistentPrefix or Eventual. Reads see every acknowledged write at all of them; requests that
+    /// ask for a stronger one get 400 [default: Session]
+    #[arg(long, env = "ORRERY_CONSISTENCY", value_name = "LEVEL")]
+    pub(crate) consistency: Option<String>,
+
     /// Answer unsigned requests for the account with 401, as the cloud service does.
     #[arg(long, env = "ORRERY_STRICT", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) strict: Option<bool>,
@@ -157,6 +163,12 @@ pub(crate) struct ServeArguments {
     /// does. Otherwise every id can be addressed, percent-encoded.
     #[arg(long, env = "ORRERY_STRICT_IDS", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) strict_ids: Option<bool>,
+
+    /// The request units that one range serves. A container is cut into one range for every started so
+    /// many of its throughput, so with 100 the smallest one has four [default: 10000, as in the cloud
+    /// service]
+    #[arg(long, env = "ORRERY_RANGE_THROUGHPUT", value_name = "RU")]
+    pub(crate) range_throughput: Option<i64>,
 
     /// Origins of web pages that may call the server, separated by commas, or '*'
     /// [default: '*' on localhost, none elsewhere]

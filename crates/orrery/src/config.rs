@@ -8,7 +8,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use gateway::{Certificate, EMULATOR_KEY, Key, Keys, Origins};
+use db::RangeThroughput;
+use gateway::{Certificate, Consistency, EMULATOR_KEY, Key, Keys, Origins};
 
 use crate::commands::ServeArguments;
 
@@ -23,6 +24,7 @@ pub(crate) struct ServerConfig {
     pub(crate) port: u16,
     pub(crate) health_port: Option<u16>,
     pub(crate) gateway: gateway::Config,
+    pub(crate) range_throughput: RangeThroughput,
     pub(crate) log: String,
     pub(crate) log_json: bool,
     /// Whether the key is the one that everybody knows, and so may be printed.
@@ -89,6 +91,22 @@ impl ServerConfig {
             (None, None) => Certificate::Own(data.as_ref().map(|data| data.join("tls"))),
             _ => return wrong("--cert and --cert-key belong together: give both"),
         };
+        let consistency = arguments.consistency.as_deref().unwrap_or("Session");
+        let consistency = Consistency::named(consistency).ok_or_else(|| {
+            ConfigError(format!(
+                "--consistency is one of {}, not '{consistency}'",
+                Consistency::ALL.map(Consistency::name).join(", ")
+            ))
+        })?;
+        let range_throughput = match arguments.range_throughput {
+            None => RangeThroughput::default(),
+            Some(units) => RangeThroughput::new(units).ok_or_else(|| {
+                let (least, most) = RangeThroughput::BOUNDS.into_inner();
+                ConfigError(format!(
+                    "--range-throughput is from {least} to {most} request units, not {units}"
+                ))
+            })?,
+        };
         let log_json = match arguments.log_format.as_deref() {
             None | Some("text") => false,
             Some("json") => true,
@@ -102,6 +120,7 @@ impl ServerConfig {
             gateway: gateway::Config {
                 keys,
                 public_host: arguments.public_host.clone(),
+                consistency,
                 strict: arguments.strict.unwrap_or(false),
                 throttle: arguments.throttle.unwrap_or(false),
                 client_merges: arguments.client_merges.unwrap_or(false),
@@ -111,6 +130,7 @@ impl ServerConfig {
                 accept_test_tokens: arguments.accept_test_tokens.unwrap_or(false),
                 certificate,
             },
+            range_throughput,
             log: arguments.log.clone().unwrap_or_else(|| "info".to_owned()),
             log_json,
             seed: arguments.seed.clone(),
@@ -150,10 +170,12 @@ fn with_file(arguments: ServeArguments, file: ServeArguments) -> ServeArguments 
         cert: arguments.cert.or(file.cert),
         cert_key: arguments.cert_key.or(file.cert_key),
         public_host: arguments.public_host.or(file.public_host),
+        consistency: arguments.consistency.or(file.consistency),
         strict: arguments.strict.or(file.strict),
         throttle: arguments.throttle.or(file.throttle),
         client_merges: arguments.client_merges.or(file.client_merges),
         strict_ids: arguments.strict_ids.or(file.strict_ids),
+        range_throughput: arguments.range_throughput.or(file.range_throughput),
         cors_origins: arguments.cors_origins.or(file.cors_origins),
         accept_test_tokens: arguments.accept_test_tokens.or(file.accept_test_tokens),
         connections_max: arguments.connections_max.or(file.connections_max),
@@ -340,6 +362,27 @@ mod tests {
         assert_eq!(config.port, 7000);
         let error = resolve("--emulator", &[("CERT_PATH", "x.pfx")]).unwrap_err();
         assert!(error.0.contains("openssl pkcs12"), "{error}");
+    }
+
+    #[test]
+    fn consistency_is_a_level_of_the_protocol() {
+        assert_eq!(resolve("", &[]).unwrap().gateway.consistency, Consistency::Session);
+        let config = resolve("--consistency strong", &[]).unwrap();
+        assert_eq!(config.gateway.consistency, Consistency::Strong);
+        let error = resolve("--consistency perfect", &[]).unwrap_err();
+        assert!(error.0.contains("Strong, BoundedStaleness, Session"), "{error}");
+    }
+
+    #[test]
+    fn the_throughput_of_a_range_has_bounds() {
+        let config = resolve("--range-throughput 6000", &[]).unwrap();
+        assert_eq!(Some(config.range_throughput), RangeThroughput::new(6_000));
+        let config = resolve("", &[]).unwrap();
+        assert_eq!(Some(config.range_throughput), RangeThroughput::new(10_000));
+        for line in ["--range-throughput 0", "--range-throughput 1000001"] {
+            let error = resolve(line, &[]).unwrap_err();
+            assert!(error.0.contains("from 100 to 1000000"), "{error}");
+        }
     }
 
     #[test]

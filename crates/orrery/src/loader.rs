@@ -538,7 +538,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use db::{Db, SystemClock, SystemIds};
-    use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
+    use gateway::{
+        Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme,
+    };
     use hyper::{Request, Response};
     use storage::InMemory;
 
@@ -594,6 +596,7 @@ mod tests {
         let config = Config {
             keys: Keys::single(key.clone()),
             public_host: None,
+            consistency: Consistency::Session,
             strict: true,
             throttle: false,
             client_merges: false,

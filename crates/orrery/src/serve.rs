@@ -47,7 +47,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
 
 async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Failure> {
     let mut stop = pin!(stop_signal()?);
-    let db = Db::open(Arc::new(store), Arc::new(SystemClock), &SystemIds::new()).await?;
+    let (store, clock) = (Arc::new(store), Arc::new(SystemClock));
+    let db = Db::open_with(store, clock, &SystemIds::new(), config.range_throughput).await?;
     let gateway = Arc::new(Gateway::new(db.clone(), config.gateway.clone())?);
     let mut listeners = listen(&config.listen, config.port).await?;
     let port = listeners[0].local_addr()?.port();

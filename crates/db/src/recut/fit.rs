@@ -50,7 +50,7 @@ impl<S: RangeStore> Db<S> {
         let offer = catalog.offer_of(&container.self_link);
         offer
             .and_then(|(_, offer)| crate::offer::throughput_of(offer))
-            .map_or(1, |t| t.range_count())
+            .map_or(1, |throughput| throughput.range_count(self.range_throughput))
     }
 
     /// The range that should be split next, if any should and can be.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use db::{Conditions, Container, Db, Kind, Page, QueryText, Recut, Scope, Session};
+use db::{
+    Conditions, Container, CountingIds, Db, Kind, Page, QueryText, RangeThroughput, Recut, Scope,
+    Session,
+};
 use storage::RangeStore;
 use value::{Epk, Object, Value};
 
@@ -286,6 +289,27 @@ async fn a_refused_write_hides_no_other() {
         assert_eq!(documents.user_text("[1]", "1"), expected);
         documents.verify();
     }
+}
+
+/// Where ranges serve less, containers have more of them: new ones at once, older ones soon.
+#[tokio::test]
+async fn ranges_may_serve_less() {
+    let store = Arc::new(storage::InMemory::new());
+    let open = async |units: i64| {
+        let (each, ids) = (RangeThroughput::new(units).unwrap(), CountingIds::default());
+        Db::open_with(store.clone(), support::clock(), &ids, each).await.unwrap()
+    };
+    let db = open(10_000).await;
+    assert_eq!(support::create_container(&db, "old", BY_PK, None).await.range_count(), 1);
+    let db = open(100).await;
+    assert_eq!(support::create_container(&db, "new", BY_PK, None).await.range_count(), 4);
+    assert!(db.is_scaling(&db.container("d", "old").unwrap()));
+    db.fit_ranges().await.unwrap();
+    assert_eq!(db.container("d", "old").unwrap().range_count(), 4);
+    // What is cut stays cut.
+    let db = open(10_000).await;
+    db.fit_ranges().await.unwrap();
+    assert_eq!(db.container("d", "new").unwrap().range_count(), 4);
 }
 
 /// Raised throughput asks for more ranges, and lowered throughput leaves them.

@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use gateway::{EMULATOR_KEY, Key};
+use gateway::{Consistency, EMULATOR_KEY, Key};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::support::{DATE, Headers, Server, config, sign, start, start_with, test_token};
@@ -47,6 +47,36 @@ async fn the_account_is_open_to_probes_only() {
     server.get("/", &[("x-ms-consistency-level", "Strong")]).await.expect(200);
     let strict = start_with(gateway::Config { strict: true, ..config() }).await;
     strict.send_as(&[], "GET", "/", &[], "").await.expect(401);
+}
+
+/// Requests may ask for less than the account announces, not for more.
+#[tokio::test]
+async fn the_account_announces_a_consistency_level() {
+    for (consistency, policy, refused) in [
+        (Consistency::Strong, r#"{"defaultConsistencyLevel":"Strong"}"#, &[][..]),
+        (
+            Consistency::BoundedStaleness,
+            r#"{"defaultConsistencyLevel":"BoundedStaleness","maxStalenessPrefix":10,"maxIntervalInSeconds":5}"#,
+            &["Strong"],
+        ),
+        (
+            Consistency::Session,
+            r#"{"defaultConsistencyLevel":"Session"}"#,
+            &["Strong", "BoundedStaleness"],
+        ),
+    ] {
+        let server = start_with(gateway::Config { consistency, ..config() }).await;
+        let server = server.with_container().await;
+        let account = server.get("/", &[]).await.expect(200).json();
+        assert_eq!(account.get("userConsistencyPolicy").unwrap().to_text(), policy);
+        for level in Consistency::ALL.map(Consistency::name) {
+            let reply = server.get(DOCS, &[("x-ms-consistency-level", level)]).await;
+            match refused.contains(&level) {
+                true => drop(reply.expect_error(400, 0, "not stronger than the service")),
+                false => drop(reply.expect(200)),
+            }
+        }
+    }
 }
 
 #[tokio::test]

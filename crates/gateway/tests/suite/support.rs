@@ -6,7 +6,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use db::{CountingIds, Db, ManualClock};
-use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
+use gateway::{
+    Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme,
+};
 use hyper::{HeaderMap, Request, Response};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use storage::InMemory;
@@ -26,6 +28,7 @@ pub(crate) fn config() -> Config {
     Config {
         keys: Keys::single(Key::parse(EMULATOR_KEY).unwrap()),
         public_host: None,
+        consistency: Consistency::Session,
         strict: false,
         throttle: false,
         client_merges: false,

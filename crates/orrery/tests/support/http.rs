@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use db::{ChangeMode, ChangeRequest, ChangeStart, Db, Page, QueryText};
-use gateway::{Certificate, Config, EMULATOR_KEY, Gateway, Key, Keys, Origins};
+use gateway::{Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -50,6 +50,7 @@ impl Client {
         let config = Config {
             keys: Keys::single(key.clone()),
             public_host: None,
+            consistency: Consistency::Session,
             strict: true,
             throttle: false,
             client_merges: false,

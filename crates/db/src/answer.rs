@@ -34,6 +34,8 @@ pub(crate) struct Asked<'q, P> {
     /// ids among equal sort keys.
     pub(crate) is_for_merging: bool,
     pub(crate) items_max: usize,
+    /// Whether a full page says that there may be more without a look at whether there is.
+    pub(crate) ends_open: bool,
     pub(crate) cursor: Option<&'q Cursor>,
     /// Whether an index is taken wherever one serves.
     pub(crate) insists: bool,
@@ -203,6 +205,7 @@ impl<P: Snapshot> Asked<'_, P> {
         };
         // The first document may be the one that the page before ended in.
         let mut resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
+        let mut open_end = None;
         while let Some(candidate) = walk.next()? {
             page.loaded(&candidate.item);
             let rows = self.rows_of(&candidate)?;
@@ -227,8 +230,11 @@ impl<P: Snapshot> Asked<'_, P> {
                 let next = page.cursor(walk.progress(&candidate), None);
                 return Ok(page.finish(Some(next)));
             }
+            if self.ends_open && page.wanted() == 0 {
+                open_end = Some(page.cursor(walk.progress(&candidate), None));
+            }
         }
-        Ok(page.finish(None))
+        Ok(page.finish(open_end))
     }
 
     /// Whether documents that no order is asked for come as they were created.

@@ -67,13 +67,13 @@ fn merged_form(text: &str) -> Option<String> {
     is_merged.then(|| form.to_string())
 }
 
-/// Whether rows of several partitions have to be brought together with a look at each other. The
-/// service leaves that to clients also where all partitions lie in one range.
-fn must_be_merged<P: Snapshot>(asked: &Asked<'_, P>, scope: &Scope) -> bool {
+/// Whether a query is left to the server over several partitions. It is so also where all of them lie in
+/// one range.
+fn crosses_partitions<P: Snapshot>(asked: &Asked<'_, P>, scope: &Scope) -> bool {
     let slices = &asked.reading.slices;
     let is_one_partition = matches!(&slices[..], [] | [Slice { partition: Some(_), .. }]);
     let is_whole = scope.range.is_none() && scope.epk.is_none();
-    !asked.prepared.is_streaming() && !is_one_partition && is_whole
+    !is_one_partition && is_whole
 }
 
 pub(crate) fn refused(error: query::Error) -> Error {
@@ -105,7 +105,10 @@ impl<S: RangeStore> Db<S> {
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         self.ask(container, query, scope, session, |asked| {
-            if page.client_merges && must_be_merged(&asked, scope) {
+            // The service leaves to clients what cannot be answered without a look at all rows, and of
+            // the rest it does not look whether anything follows a full page.
+            let ends_open = page.client_merges && crosses_partitions(&asked, scope);
+            if ends_open && !asked.prepared.is_streaming() {
                 return Err(Error::new(
                     Kind::CrossPartitionQuery,
                     "The provided cross partition query can not be directly served by the gateway: its \
@@ -114,7 +117,7 @@ impl<S: RangeStore> Db<S> {
                 ));
             }
             let insists = page.insist_on_indexes;
-            let asked = Asked { items_max, cursor: cursor.as_ref(), insists, ..asked };
+            let asked = Asked { items_max, ends_open, cursor: cursor.as_ref(), insists, ..asked };
             let answered = asked.answer()?;
             let continuation = answered.next.map(|cursor| cursor.sign(&self.signing, &subject));
             let index_use = page.tell_indexes.then(|| asked.index_use()).transpose()?;
@@ -184,6 +187,7 @@ impl<S: RangeStore> Db<S> {
             condition: choose::with_key(prepared.condition(), container, key),
             is_for_merging: scope.range.is_some() || scope.epk.is_some() || query.resume.is_some(),
             items_max: PAGE_ITEMS,
+            ends_open: false,
             cursor: None,
             insists: false,
             resume: query.resume.as_ref(),

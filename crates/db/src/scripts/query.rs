@@ -45,6 +45,7 @@ pub(crate) fn answer<P: Snapshot>(
         condition: choose::with_key(prepared.condition(), &container, Some(&txn.place.key)),
         is_for_merging: false,
         items_max: question.rows_max,
+        ends_open: false,
         cursor: cursor.as_ref(),
         insists: false,
         resume: None,

@@ -10,6 +10,7 @@
 //! [`prepare`] on the thread of the request; [`apply`] runs inside the commit, where nothing else
 //! moves, and may be run again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use storage::{Operation, Stop, View};
@@ -197,20 +198,20 @@ pub(crate) fn apply(txn: &mut Transaction<'_>, write: &Prepared) -> Result<Writt
     }
     let (id, body) = body_after(txn, write, &current_id, before.as_ref())?;
     let after = build(txn, before.as_ref(), &body)?;
-    unique::reserve(txn, &write.partition, before.as_ref(), &id, &body)?;
+    unique::reserve(txn, &write.partition, before.as_ref(), id, &body)?;
     index(
         txn,
         write,
         before.as_ref().map(|before| (&current_id[..], before)),
-        (&id, &after),
+        (id, &after),
         &body,
     )?;
     if let Some(before) = &before {
         txn.unstore(&write.partition, &current_id, before)?;
     }
     check_partition_size(txn, write, &after)?;
-    txn.store(&write.partition, &id, &after)?;
-    txn.record(|ts| Event::written(ts, write.partition.place(&id), before.as_ref(), &after));
+    txn.store(&write.partition, id, &after)?;
+    txn.record(|ts| Event::written(ts, write.partition.place(id), before.as_ref(), &after));
     Ok(written(write, before.as_ref(), after))
 }
 
@@ -281,22 +282,22 @@ fn live_or_removed(
 }
 
 /// The id and body that the document has afterwards.
-fn body_after(
+fn body_after<'a>(
     txn: &mut Transaction<'_>,
-    write: &Prepared,
-    current_id: &str,
+    write: &'a Prepared,
+    current_id: &'a str,
     before: Option<&Item>,
-) -> Result<(String, Object)> {
+) -> Result<(&'a str, Cow<'a, Object>)> {
     match (&write.action, before) {
         (Action::Create { id, body } | Action::Upsert { id, body }, _) => {
-            Ok((id.clone(), body.clone()))
+            Ok((id, Cow::Borrowed(body)))
         }
         (Action::Replace { id, body, .. }, _) => {
             // A replace may carry another id: the document is renamed and keeps its resource id.
             if id != current_id && live_or_removed(txn, &write.partition, id)?.is_some() {
                 return Err(precondition::id_taken());
             }
-            Ok((id.clone(), body.clone()))
+            Ok((id, Cow::Borrowed(body)))
         }
         (Action::Patch { patch, condition, .. }, Some(before)) => {
             let current = before.document.to_value();
@@ -313,7 +314,7 @@ fn body_after(
             if body.depth() > value::DEPTH_MAX {
                 return Err(Error::bad_request("the patched document is nested too deeply"));
             }
-            Ok((current_id.to_owned(), body))
+            Ok((current_id, Cow::Owned(body)))
         }
         (Action::Patch { .. } | Action::Delete { .. } | Action::Read { .. }, _) => {
             Err(Error::not_found())

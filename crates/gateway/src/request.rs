@@ -4,6 +4,8 @@
 //! numbers that may be nonsense, JSON inside headers. What is malformed is refused with the header's
 //! name; what is unknown is ignored. The rest of the gateway sees only [`Options`] and [`Action`].
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use db::{
@@ -46,15 +48,31 @@ impl Context {
     }
 }
 
-/// A random GUID. It only has to be unlike the others: without randomness it is all zeros.
+/// A GUID that looks random and is unlike all others of this process. Which one comes first is
+/// random; the next ones follow by a step, because asking the system for each would cost more than
+/// everything else about a name. Without randomness the first one is all zeros.
 fn new_activity_id() -> String {
-    let mut bytes = [0; 16];
-    let _ = SystemRandom::new().fill(&mut bytes);
+    static FIRST: LazyLock<u128> = LazyLock::new(|| {
+        let mut bytes = [0; 16];
+        let _ = SystemRandom::new().fill(&mut bytes);
+        u128::from_be_bytes(bytes)
+    });
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    // Odd, so that all numbers come before one comes again, and without a pattern in its bits.
+    const STEP: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+    let given = u128::from(GIVEN.fetch_add(1, Ordering::Relaxed));
+    let mut bytes = FIRST.wrapping_add(STEP.wrapping_mul(given)).to_be_bytes();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    let [a, b, c, d, e] = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    format!("{a}-{b}-{c}-{d}-{e}")
+    let number = u128::from_be_bytes(bytes);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        number >> 96,
+        number >> 80 & 0xffff,
+        number >> 64 & 0xffff,
+        number >> 48 & 0xffff,
+        number & 0xffff_ffff_ffff
+    )
 }
 
 /// What is to be done with the target.
@@ -223,7 +241,7 @@ pub(crate) fn options(headers: &Headers<'_>, promised: Consistency) -> Result<Op
         query_advice: headers.flag(Name::QueryAdvice)?,
         explain: headers.flag(Name::Explain)?,
         optimistic_direct: headers.flag(Name::OptimisticDirect)?,
-        features: Features::parse(headers.text(Name::SupportedFeatures)?.unwrap_or("")),
+        features: headers.text(Name::SupportedFeatures)?.map(Features::parse).unwrap_or_default(),
         // Every SDK but one says which it wants; what is not said is the safe one.
         atomic: headers.optional_flag(Name::BatchAtomic)?.unwrap_or(true),
         continue_on_error: headers.flag(Name::BatchContinueOnError)?,
@@ -649,6 +667,18 @@ mod tests {
                 assert!(error.message.contains(expected), "{text}: {error}");
             }
             (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_without_a_name_get_one_each() {
+        let ids: std::collections::BTreeSet<_> = (0..1_000).map(|_| new_activity_id()).collect();
+        assert_eq!(ids.len(), 1_000);
+        for id in ids {
+            let parts: Vec<_> = id.split('-').map(str::len).collect();
+            assert_eq!(parts, [8, 4, 4, 4, 12], "{id}");
+            assert!(id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()), "{id}");
+            assert_eq!(&id[14..15], "4", "{id}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! them without looking whether they are there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use db::{Charge, Container, Error, Outcome, Position};
@@ -209,8 +210,8 @@ const SERVICE_VERSION: &str = concat!("version=", env!("CARGO_PKG_VERSION"), ".0
 const SERVER_NAME: &str = concat!("Orrery/", env!("CARGO_PKG_VERSION"));
 
 /// Writes an answer.
-pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Response<Bytes> {
-    let mut out = Headers::new(answer.status, context, answer.charge, took_ms);
+pub(crate) fn render(answer: Answer, context: &Context, took: Duration) -> Response<Bytes> {
+    let mut out = Headers::new(answer.status, context, answer.charge, took);
     if let Some(refusal) = &answer.refusal {
         out.refusal(refusal);
     }
@@ -250,9 +251,9 @@ pub(crate) fn render(answer: Answer, context: &Context, took_ms: f64) -> Respons
 }
 
 /// Writes a refusal.
-pub(crate) fn render_error(refused: Refused, context: &Context, took_ms: f64) -> Response<Bytes> {
+pub(crate) fn render_error(refused: Refused, context: &Context, took: Duration) -> Response<Bytes> {
     let error = &refused.error;
-    let mut out = Headers::new(error.kind.status(), context, refused.charge, took_ms);
+    let mut out = Headers::new(error.kind.status(), context, refused.charge, took);
     out.refusal(error);
     out.positions(refused.at());
     out.container(refused.container.as_deref());
@@ -343,7 +344,7 @@ struct Headers {
 }
 
 impl Headers {
-    fn new(status: u16, context: &Context, charge: Charge, took_ms: f64) -> Self {
+    fn new(status: u16, context: &Context, charge: Charge, took: Duration) -> Self {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() =
             StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -352,7 +353,8 @@ impl Headers {
         out.text(ACTIVITY_ID, Some(context.activity_id.clone()));
         out.text(CORRELATED_ACTIVITY_ID, context.correlated_activity_id.clone());
         out.text(REQUEST_CHARGE, Some(charge.ru().to_string()));
-        out.text(REQUEST_DURATION, Some(format!("{took_ms:.3}")));
+        let micros = took.as_micros();
+        out.text(REQUEST_DURATION, Some(format!("{}.{:03}", micros / 1_000, micros % 1_000)));
         out.fixed(SCHEMA, SCHEMA_VERSION);
         out.fixed(SERVICE, SERVICE_VERSION);
         out.fixed(GATEWAY, SERVICE_VERSION);
@@ -381,6 +383,15 @@ impl Headers {
         self.text(name, value.map(|value| value.to_string()));
     }
 
+    /// One number under several names.
+    fn all<const N: usize>(&mut self, names: [HeaderName; N], number: u64) {
+        // Clones share the digits.
+        let value = HeaderValue::from(number);
+        for name in names {
+            self.response.headers_mut().insert(name, value.clone());
+        }
+    }
+
     fn refusal(&mut self, error: &Error) {
         if error.substatus() != 0 {
             self.number(SUBSTATUS, Some(error.substatus()));
@@ -390,16 +401,16 @@ impl Headers {
 
     fn positions(&mut self, positions: &[Position]) {
         let Some(first) = positions.first() else { return };
-        let tokens: Vec<String> = positions.iter().map(Position::token).collect();
-        self.text(SESSION_TOKEN, Some(tokens.join(",")));
-        self.text(RANGE_ID, Some(first.range.clone()));
-        for name in LSN_NAMES {
-            self.response.headers_mut().insert(name, HeaderValue::from(first.lsn));
+        let mut tokens = first.token();
+        for position in &positions[1..] {
+            tokens.push(',');
+            tokens.push_str(&position.token());
         }
+        self.text(SESSION_TOKEN, Some(tokens));
+        self.text(RANGE_ID, Some(first.range.clone()));
+        self.all(LSN_NAMES, first.lsn);
         if let Some(lsn) = first.document_lsn {
-            for name in DOCUMENT_LSN_NAMES {
-                self.response.headers_mut().insert(name, HeaderValue::from(lsn));
-            }
+            self.all(DOCUMENT_LSN_NAMES, lsn);
         }
         for (name, value) in REPLICAS {
             self.fixed(name, value);

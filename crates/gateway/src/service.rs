@@ -85,15 +85,15 @@ impl Exchange {
     }
 
     fn render(&mut self, result: Result<Answer, Refused>) -> Response<Bytes> {
-        let took_ms = self.started.elapsed().as_secs_f64() * 1_000.0;
+        let took = self.started.elapsed();
         match result {
             Ok(answer) => {
                 self.charge_ru = answer.charge.ru();
-                response::render(answer, &self.context, took_ms)
+                response::render(answer, &self.context, took)
             }
             Err(refused) => {
                 self.charge_ru = refused.charge.ru();
-                response::render_error(refused, &self.context, took_ms)
+                response::render_error(refused, &self.context, took)
             }
         }
     }

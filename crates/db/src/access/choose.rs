@@ -151,10 +151,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
     /// Whether entries of an index lead to documents of the scope only: those of whole ranges are,
     /// and in a slice that is one partition those that hold its key.
     fn is_everywhere(&self, holds: impl Fn(&[(Indexed, Value)]) -> bool) -> bool {
-        let slices = self.reading.slices.iter().zip(&self.keys);
-        slices
-            .map(|(slice, key)| slice.partition.is_none() || !key.is_empty() && holds(key))
-            .all(|is_inside| is_inside)
+        let mut slices = self.reading.slices.iter().zip(&self.keys);
+        slices.all(|(slice, key)| slice.partition.is_none() || !key.is_empty() && holds(key))
     }
 
     /// The composite indexes that serve a query, and those that would.

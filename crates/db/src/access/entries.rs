@@ -19,7 +19,8 @@ pub(super) struct Entries<'r, P> {
     is_drained: bool,
 }
 
-const CHUNK_MIN: usize = 32;
+/// Starting again costs more than reading so many.
+const CHUNK_MIN: usize = 64;
 const CHUNK_MAX: usize = 1_024;
 
 impl<'r, P: Snapshot> Entries<'r, P> {

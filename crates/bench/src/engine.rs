@@ -38,8 +38,9 @@ impl Engine {
                 let mut step = 0;
                 while started.elapsed() < time {
                     let id = format!("c{round}-{worker}-{step}");
-                    let text = crate::load::document(&id, step * 64 + worker);
-                    let rows = Rows { place: place(&id, worker), text: Bytes::from(text) };
+                    let number = step * 64 + worker;
+                    let text = Bytes::from(crate::load::document(&id, number));
+                    let rows = Rows { number, place: place(&id, worker), text };
                     engine.submit(RANGE, rows).await.map_err(|error| error.to_string())?;
                     step += 1;
                     done.fetch_add(1, Ordering::Relaxed);
@@ -62,8 +63,41 @@ fn place(id: &str, worker: u64) -> Vec<u8> {
     place
 }
 
-/// The rows of one document: itself, by resource id, its feed pointer, and two counters.
+/// How many different values each indexed path of the document has, about.
+const VALUES: [u64; 20] = [
+    u64::MAX,
+    u64::MAX,
+    10_007,
+    5_000,
+    4_999,
+    1_000,
+    1_000,
+    200,
+    28,
+    9,
+    5,
+    3,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+];
+
+/// The key of an index entry: kind, name of the index, value, place.
+fn entry(path: usize, number: u64, place: &[u8]) -> Vec<u8> {
+    let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let value = format!("value-{}", spread % VALUES[path]);
+    [&[0x20], &[path as u8; 12][..], value.as_bytes(), &[0, 0], place].concat()
+}
+
+/// The rows of one document: itself, by resource id, its feed pointer, its index entries with that of
+/// its shape, and three counters.
 struct Rows {
+    number: u64,
     place: Vec<u8>,
     text: Bytes,
 }
@@ -76,13 +110,19 @@ impl Operation for Rows {
         let lsn = view.lsn().to_be_bytes();
         let key = |kind: u8, parts: &[&[u8]]| [&[kind][..], &parts.concat()].concat();
         // A create looks for the document and for the counters before it writes.
+        view.get(&key(0x24, &[&[7; 12]]))?;
         view.get(&key(0x10, &[&self.place]))?;
         view.get(&[0x01])?;
         view.get(&key(0x11, &[&self.place[..20]]))?;
         view.put(&key(0x10, &[&self.place]), self.text.clone());
         view.put(&key(0x12, &[&lsn]), Bytes::copy_from_slice(&self.place));
         view.put(&key(0x13, &[&lsn, &[0; 4]]), Bytes::copy_from_slice(&self.place));
-        view.put(&[0x01], Bytes::from_static(&[0; 60]));
+        for path in 0..VALUES.len() {
+            view.put(&entry(path, self.number, &self.place), Bytes::new());
+        }
+        view.put(&key(0x21, &[&[7; 12], &self.place]), Bytes::new());
+        view.put(&key(0x24, &[&[7; 12]]), Bytes::from_static(&[0; 8]));
+        view.put(&[0x01], Bytes::from_static(&[0; 84]));
         view.put(&key(0x11, &[&self.place[..20]]), Bytes::from_static(&[0; 17]));
         Ok(())
     }

@@ -2,9 +2,9 @@
 //!
 //! The store has threads of its own for that, and we keep them from it: of two such threads one stays
 //! free for flushes, and while the other merges it takes the request for the next merge out of a queue
-//! and puts it back as fast as it can. On a small machine that is half of the processor. So the store
-//! has one thread, which only flushes, because it is told that no level is ever full; and this one asks
-//! the tree itself to merge, by the rule that the store would have followed.
+//! and puts it back as fast as it can. On a small machine that is half of the processor. So the
+//! store's threads only flush, because it is told that no level is ever full; and this one asks the tree
+//! itself to merge, by the rule that the store would have followed.
 //!
 //! A merge that fails ends the thread. From then on every write fails too, as the store would want it.
 

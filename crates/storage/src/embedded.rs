@@ -146,7 +146,9 @@ fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), 
     let open = || {
         Database::builder(path)
             .cache_size(options.cache_bytes)
-            .worker_threads(1)
+            // One would do to flush. A directory that the store was told to merge itself, by an earlier
+            // build, needs the other: a long merge must not keep a flush waiting.
+            .worker_threads(2)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .manual_journal_persist(true)
             .open()

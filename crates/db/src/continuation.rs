@@ -85,6 +85,15 @@ impl Cursor {
     pub(crate) fn after(progress: Progress) -> Cursor {
         Cursor { progress, rows_taken: None, passed: 0, given: 0 }
     }
+
+    /// A cursor in front of everything.
+    pub(crate) fn at_beginning() -> Cursor {
+        Cursor::after(Progress::Place(Vec::new()))
+    }
+
+    pub(crate) fn is_at_beginning(&self) -> bool {
+        *self == Cursor::at_beginning()
+    }
 }
 
 /// What a token belongs to.

@@ -42,6 +42,7 @@ mod session;
 mod stats;
 mod sweep;
 mod transaction;
+mod turns;
 mod unique;
 mod user;
 mod verify;

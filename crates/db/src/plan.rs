@@ -37,7 +37,7 @@ pub struct PlanRequest {
     /// The partition, or the beginning of a hierarchical key, that it confines the query to.
     pub key: Option<PartitionKey>,
     /// Whether all merging is left to clients. Otherwise the server does what this client cannot, where
-    /// the container has one range.
+    /// everything comes from one range.
     pub client_merges: bool,
 }
 
@@ -63,7 +63,8 @@ impl<S: RangeStore> Db<S> {
             partition_key,
             key: whole.as_ref().or(key),
             features: request.features,
-            has_one_range: container.ranges.len() == 1 && !request.client_merges,
+            has_one_range: container.ranges.len() == 1,
+            server_merges: !request.client_merges,
         };
         let mut options = Options::new(0, 0, Limits::memory(PLAN_BYTES));
         let computed = container.policies.computed.iter().map(|property| query::ComputedProperty {

@@ -24,7 +24,7 @@ use crate::policy::{CompositePath, IndexingMode, Order, Segment, Step};
 use crate::resource::Resource;
 use crate::scan::{READING_MS, Scope, Slice};
 use crate::session::Session;
-use crate::{Error, Kind, Result, routing, scripts};
+use crate::{Error, Kind, Result, routing, scripts, turns};
 
 /// A query as the client sends it.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +72,7 @@ fn merged_form(text: &str) -> Option<String> {
 fn crosses_partitions<P: Snapshot>(asked: &Asked<'_, P>, scope: &Scope) -> bool {
     let slices = &asked.reading.slices;
     let is_one_partition = matches!(&slices[..], [] | [Slice { partition: Some(_), .. }]);
-    let is_whole = scope.range.is_none() && scope.epk.is_none();
-    !is_one_partition && is_whole
+    !is_one_partition && scope.range.is_none() && scope.epk.is_none()
 }
 
 pub(crate) fn refused(error: query::Error) -> Error {
@@ -98,17 +97,43 @@ impl<S: RangeStore> Db<S> {
         page: &Page,
         session: Option<&Session>,
     ) -> Result<FeedPage, Failure> {
-        let identity = query.identity();
-        let subject = Subject { container: container.rid, query: &identity };
+        if page.client_merges {
+            let ranges = self.ask(container, query, scope, session, |asked| {
+                let is_in_turns =
+                    asked.prepared.is_streaming() && crosses_partitions(&asked, scope);
+                Ok(if is_in_turns { turns::ranges_of(asked.reading) } else { Vec::new() })
+            })?;
+            if let Some(turn) = turns::Turn::of(ranges, page)? {
+                return self.query_in_turns(container, query, scope, page, session, &turn);
+            }
+        }
+        self.query_page(container, query, &query.identity(), scope, page, session)
+    }
+
+    /// One page of a query. Its continuation belongs to what identifies the query.
+    pub(crate) fn query_page(
+        &self,
+        container: &Arc<Container>,
+        query: &QueryText,
+        identity: &str,
+        scope: &Scope,
+        page: &Page,
+        session: Option<&Session>,
+    ) -> Result<FeedPage, Failure> {
+        let subject = Subject { container: container.rid, query: identity };
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
+        let cursor = cursor.filter(|cursor| !cursor.is_at_beginning());
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
         self.ask(container, query, scope, session, |asked| {
             // The service leaves to clients what cannot be answered without a look at all rows, and of
-            // the rest it does not look whether anything follows a full page.
+            // the rest it does not look whether anything follows a full page. Aggregates it leaves to
+            // them also where the filter names the partition and the request does not.
             let ends_open = page.client_merges && crosses_partitions(&asked, scope);
-            if ends_open && !asked.prepared.is_streaming() {
+            let is_aggregate = asked.prepared.is_grouped() && asked.prepared.reads_documents();
+            let is_left = page.client_merges && is_aggregate && scope.is_unconfined();
+            if is_left || ends_open && !asked.prepared.is_streaming() {
                 return Err(Error::new(
                     Kind::CrossPartitionQuery,
                     "The provided cross partition query can not be directly served by the gateway: its \

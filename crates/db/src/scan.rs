@@ -38,7 +38,12 @@ pub struct Scope {
 impl Scope {
     /// Whether nothing confines the request although it may not cross partitions.
     pub(crate) fn is_everything(&self) -> bool {
-        !self.cross_partition && self.key.is_none() && self.range.is_none() && self.epk.is_none()
+        !self.cross_partition && self.is_unconfined()
+    }
+
+    /// Whether nothing confines the request.
+    pub(crate) fn is_unconfined(&self) -> bool {
+        self.key.is_none() && self.range.is_none() && self.epk.is_none()
     }
 }
 

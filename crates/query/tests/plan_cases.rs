@@ -19,10 +19,16 @@ struct Place {
     key: Option<&'static str>,
     features: &'static str,
     has_one_range: bool,
+    server_merges: bool,
 }
 
-const BY_PK: Place =
-    Place { paths: &["/pk"], key: None, features: EVERYTHING, has_one_range: false };
+const BY_PK: Place = Place {
+    paths: &["/pk"],
+    key: None,
+    features: EVERYTHING,
+    has_one_range: false,
+    server_merges: true,
+};
 
 impl Place {
     fn plan(self, text: &str) -> Result<QueryPlan, String> {
@@ -38,6 +44,7 @@ impl Place {
             key: key.as_ref(),
             features: Features::parse(self.features),
             has_one_range: self.has_one_range,
+            server_merges: self.server_merges,
         };
         let parameters = [("@n".to_owned(), Value::from(7)), ("@k".to_owned(), Value::from("x"))];
         plan_for_clients(text, &parameters, &options(), &plan_options)
@@ -348,6 +355,15 @@ fn a_client_gets_what_it_can_do() {
     let one = Place { has_one_range: false, ..only };
     one.check("SELECT VALUE COUNT(1) FROM c WHERE c.pk IN ('a', 'a')", &[r#"reach ["a"]"#]);
     one.check("SELECT VALUE COUNT(1) FROM c WHERE false", &["reach nothing"]);
+    // Where merging is left to clients, only a key in the request spares them.
+    let text = "SELECT COUNT(1) AS n FROM c WHERE c.pk = 'a'";
+    one.check(text, &[r#"reach ["a"]"#]);
+    for has_one_range in [false, true] {
+        let left = Place { server_merges: false, has_one_range, ..one };
+        left.check_refused(text, "which the calling client does not support.");
+        Place { key: Some(r#"["a"]"#), ..left }.check(text, &[r#"reach ["a"]"#]);
+        left.check("SELECT * FROM c", &[]);
+    }
 }
 
 /// A rewritten text nests deeper than the query, and there is a limit to that.

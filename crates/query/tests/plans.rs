@@ -64,6 +64,7 @@ fn check(case: &Value) -> Result<(), String> {
         key: None,
         features: Features::all(),
         has_one_range: false,
+        server_merges: true,
     };
     let planned = plan_for_clients(query, &parameters(case), &options, &plan_options);
     // Ranking by full text is refused whatever else is right or wrong about the query.

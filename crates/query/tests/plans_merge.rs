@@ -37,6 +37,7 @@ fn plan(text: &str) -> QueryPlan {
         key: None,
         features: Features::all(),
         has_one_range: false,
+        server_merges: true,
     };
     plan_for_clients(text, &[], &options(), &plan_options)
         .unwrap_or_else(|error| panic!("{text}: {error}"))

@@ -49,6 +49,45 @@ fn recut(old: &[&str], new: &[&str]) -> Recut {
     Recut { old: owned(old), new: owned(new) }
 }
 
+/// The rows of a query, a few a page, while the ranges are cut anew between the pages.
+#[tokio::test]
+async fn what_is_answered_in_turns_goes_on_across_splits_and_merges() {
+    let mut documents = filled().await;
+    documents.split("0").await;
+    let query = QueryText { text: "SELECT VALUE c.id FROM c".to_owned(), ..QueryText::default() };
+    let scope = Scope { cross_partition: true, ..Scope::default() };
+    let whole = documents.db.query(&documents.container, &query, &scope, &Page::default(), None);
+    let mut expected: Vec<String> =
+        (whole.unwrap().rows.iter()).map(|row| String::from_utf8(row.to_vec()).unwrap()).collect();
+    expected.sort();
+    assert!(expected.len() >= 40, "{expected:?}");
+    for items_max in [1, 3, 7, 100] {
+        let (mut rows, mut continuation) = (Vec::new(), None);
+        for page_number in 0.. {
+            let items_max = Some(items_max);
+            let page = Page { items_max, continuation, client_merges: true, ..Page::default() };
+            let answer = documents.db.query(&documents.container, &query, &scope, &page, None);
+            let answer = answer.map_err(|failure| failure.error).unwrap();
+            rows.extend(answer.rows.iter().map(|row| String::from_utf8(row.to_vec()).unwrap()));
+            continuation = answer.continuation;
+            if continuation.is_none() {
+                break;
+            }
+            let ids: Vec<String> = ranges(&documents.db, &documents.container)
+                .iter()
+                .map(|range| text(range, "id"))
+                .collect();
+            match page_number % 3 {
+                0 if ids.len() < 6 => drop(documents.split(&ids[ids.len() / 2]).await),
+                1 if ids.len() > 1 => drop(documents.merge(&ids[0], &ids[1]).await),
+                _ => {}
+            }
+        }
+        rows.sort();
+        assert_eq!(rows, expected, "in pages of {items_max}");
+    }
+}
+
 const EVERYTHING: &str = r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},
     "changeFeedPolicy":{"retentionDuration":60},
     "previousImageRetentionPolicy":{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#;

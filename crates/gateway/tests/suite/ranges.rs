@@ -108,6 +108,9 @@ async fn merging_is_left_to_clients_where_it_is_asked_for() {
         // As in the service, one range makes no difference.
         let answered = query(sorted, None).await.status;
         assert_eq!(answered, if client_merges { 400 } else { 200 });
+        // A full page may be followed by an empty one.
+        let pages = pages_of(&server, "5").await;
+        assert_eq!(pages, if client_merges { &[5, 5, 0][..] } else { &[5, 5] });
         server.post(RANGES, &[], r#"{"split":"0"}"#).await.expect(200);
         for text in [sorted, "SELECT VALUE COUNT(1) FROM c", "SELECT TOP 3 * FROM c"] {
             let reply = query(text, None).await;
@@ -118,24 +121,43 @@ async fn merging_is_left_to_clients_where_it_is_asked_for() {
             query(text, Some("1")).await.expect(200);
         }
         query("SELECT * FROM c", None).await.expect(200);
-        // As in the service, a full page may be followed by an empty one.
-        let (mut pages, mut next) = (Vec::new(), String::new());
-        loop {
-            let mut headers = vec![
-                ("x-ms-documentdb-isquery", "True"),
-                ("x-ms-documentdb-query-enablecrosspartition", "True"),
-                ("x-ms-max-item-count", "5"),
-            ];
-            headers.extend((!next.is_empty()).then_some(("x-ms-continuation", next.as_str())));
-            let reply = server.post(DOCS, &headers, r#"{"query":"SELECT * FROM c"}"#).await;
-            let reply = reply.expect(200);
-            pages.push(reply.header("x-ms-item-count").to_owned());
-            next = reply.header("x-ms-continuation").to_owned();
-            if next.is_empty() {
-                break;
-            }
-        }
-        assert_eq!(pages, if client_merges { &["5", "5", "0"][..] } else { &["5", "5"] });
-        query("SELECT VALUE COUNT(1) FROM c WHERE c.pk = '3'", None).await.expect(200);
+        // As in the service, every range has pages of its own, be they empty.
+        let pages = pages_of(&server, "6").await;
+        let by_range = [documents_in(&server, "1").await, documents_in(&server, "2").await];
+        assert_eq!(by_range.iter().sum::<usize>(), 10);
+        assert_eq!(pages, if client_merges { by_range.to_vec() } else { vec![6, 4] });
+        let pages = pages_of(&server, "100").await;
+        assert_eq!(pages, if client_merges { by_range.to_vec() } else { vec![10] });
+        // Aggregates it leaves to clients unless the request itself names the partition.
+        let counted = query("SELECT VALUE COUNT(1) FROM c WHERE c.pk = '3'", None).await;
+        assert_eq!(counted.status, if client_merges { 400 } else { 200 });
     }
+}
+
+/// How many rows each page of a query over all partitions has.
+async fn pages_of(server: &Server, rows_max: &str) -> Vec<usize> {
+    let (mut pages, mut next) = (Vec::new(), String::new());
+    loop {
+        let mut headers = vec![
+            ("x-ms-documentdb-isquery", "True"),
+            ("x-ms-documentdb-query-enablecrosspartition", "True"),
+            ("x-ms-max-item-count", rows_max),
+        ];
+        headers.extend((!next.is_empty()).then_some(("x-ms-continuation", next.as_str())));
+        let reply = server.post(DOCS, &headers, r#"{"query":"SELECT * FROM c"}"#).await;
+        let reply = reply.expect(200);
+        pages.push(reply.header("x-ms-item-count").parse().unwrap());
+        next = reply.header("x-ms-continuation").to_owned();
+        if next.is_empty() {
+            return pages;
+        }
+    }
+}
+
+/// How many documents a range has.
+async fn documents_in(server: &Server, range: &str) -> usize {
+    let headers =
+        [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkeyrangeid", range)];
+    let reply = server.post(DOCS, &headers, r#"{"query":"SELECT * FROM c"}"#).await.expect(200);
+    reply.header("x-ms-item-count").parse().unwrap()
 }

@@ -35,9 +35,10 @@ pub struct PlanOptions<'a> {
     pub key: Option<&'a PartitionKey>,
     /// What the client can do with the rows of several ranges.
     pub features: Features,
-    /// Whether all documents of the container are in one range, and the server may do what the client
-    /// cannot.
+    /// Whether all documents of the container are in one range.
     pub has_one_range: bool,
+    /// Whether the server does what the client cannot, where everything comes from one range.
+    pub server_merges: bool,
 }
 
 /// How a client runs a query over the ranges of a container.
@@ -154,7 +155,10 @@ pub fn plan_for_clients(
         Reach::Keys(keys) if keys.len() > 1 => Reach::All,
         reach => reach,
     };
-    if is_pinned || plan_options.has_one_range || reach == Reach::Nothing {
+    let is_from_one_range = is_pinned || plan_options.has_one_range;
+    let is_confined = is_pinned && plan_options.key.is_some();
+    let is_served = is_confined || is_from_one_range && plan_options.server_merges;
+    if is_served || reach == Reach::Nothing {
         return Ok(QueryPlan { has_select_value, reach, ..QueryPlan::default() });
     }
     Err(refusal)

@@ -444,11 +444,16 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         *node = node.saturating_add(1);
         let is_sought = match seeking {
             Seeking::Again(branches) => branches.contains(&number),
-            // What all documents of the scope have in common leads to all of them.
-            Seeking::Shortest { .. } => !(self.is_narrow() && self.is_key(path)),
+            Seeking::Shortest { .. } => !self.is_common(path),
         };
         let id = self.serves(path).filter(|_| is_sought)?;
         Some(Resolved::of(Branch::new(number, path, id, spans)))
+    }
+
+    /// Whether all documents of the scope have the same value at a path, so that its entries lead to
+    /// all of them.
+    fn is_common(&self, what: &Indexed) -> bool {
+        self.is_narrow() && self.is_key(what)
     }
 
     /// Whether a path is one of the partition key's.
@@ -521,6 +526,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let single = |part: &Condition| {
             let Condition::Holds { path, spans } = part else { return None };
             let [span @ Span::Exactly(_)] = &spans[..] else { return None };
+            if self.is_common(path) {
+                return None;
+            }
             let branch = Branch::new(0, path, self.serves(path)?, std::slice::from_ref(span));
             branch.single_value().map(<[u8]>::to_vec)
         };

@@ -4,7 +4,8 @@
 //! key, its partition key and its id, in this order, so that a logical partition is one contiguous
 //! run and a slice of the hash space is another. The effective partition key is escaped (a zero byte
 //! is followed by 0xFF) and ends with two zero bytes; the partition key delimits itself; the id is
-//! whatever is left. Integers are big-endian.
+//! whatever is left. Integers are big-endian. Index entries and shapes have the kinds that storage keeps
+//! apart ([`storage::WALKED`]), because documents are found through them and they are never looked up.
 //!
 //! | kind | key | row |
 //! | --- | --- | --- |
@@ -260,6 +261,12 @@ mod tests {
         ) {
             let _ = PartitionPrefix::of(&place);
         }
+    }
+
+    #[test]
+    fn storage_keeps_apart_what_documents_are_found_by() {
+        let walked = [Kind::Index, Kind::Shape].map(|kind| kind as u8);
+        assert_eq!(storage::WALKED.collect::<Vec<u8>>(), walked);
     }
 
     #[test]

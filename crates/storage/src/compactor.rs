@@ -16,7 +16,7 @@ use std::{
 
 use fjall::{AbstractTree, Database, Keyspace, compaction::Leveled};
 
-use crate::Error;
+use crate::{Error, trees::Trees};
 
 /// How often to look whether a flush that is under way has left something to merge.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -74,12 +74,12 @@ impl Compactor {
     /// Starts the thread. It looks for work at once.
     pub(crate) fn start(
         database: &Database,
-        rows: &Keyspace,
+        trees: &Trees,
         memtable_bytes: u64,
     ) -> Result<Self, Error> {
         let work = Arc::new(Work {
             database: database.clone(),
-            rows: rows.clone(),
+            trees: trees.clone(),
             memtable_bytes,
             signal: Signal::default(),
         });
@@ -124,7 +124,7 @@ impl Drop for Compactor {
 /// What the thread works with.
 struct Work {
     database: Database,
-    rows: Keyspace,
+    trees: Trees,
     memtable_bytes: u64,
     signal: Signal,
 }
@@ -144,9 +144,17 @@ impl Work {
         }
     }
 
-    /// Merges once, where a level is full; says whether anything has changed.
+    /// Merges once in every tree, where a level is full; says whether anything has changed.
     fn merge(&self) -> Result<bool, Error> {
-        let tree = &self.rows.tree;
+        let mut has_merged = false;
+        for keyspace in self.trees.all() {
+            has_merged |= self.merge_in(keyspace)?;
+        }
+        Ok(has_merged)
+    }
+
+    fn merge_in(&self, keyspace: &Keyspace) -> Result<bool, Error> {
+        let tree = &keyspace.tree;
         let before = tree.current_version().id();
         // What is older than every snapshot can be forgotten.
         let unseen = self.database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
@@ -157,7 +165,9 @@ impl Work {
 
     /// Whether a table is about to be added.
     fn is_flushing(&self) -> bool {
-        let tree = &self.rows.tree;
-        tree.sealed_memtable_count() > 0 || tree.active_memtable().size() > self.memtable_bytes
+        self.trees.all().into_iter().any(|keyspace| {
+            let tree = &keyspace.tree;
+            tree.sealed_memtable_count() > 0 || tree.active_memtable().size() > self.memtable_bytes
+        })
     }
 }

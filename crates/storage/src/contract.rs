@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 use crate::{
     Committed, Direction, Error, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, RangeId, RangeStore,
-    Snapshot, Stop, SubmitError, Transaction, VALUE_BYTES_MAX, View,
+    Snapshot, Stop, SubmitError, Transaction, VALUE_BYTES_MAX, View, WALKED,
 };
 
 /// A rule, by name.
@@ -932,10 +932,12 @@ impl Dice {
         self.0 % sides
     }
 
-    /// Few short keys, so that they meet, and a long one now and then.
+    /// Few short keys, so that they meet, and a long one now and then; some of those that are only
+    /// walked, and their neighbours.
     fn key(&mut self) -> Vec<u8> {
+        let bytes = [0, WALKED.start - 1, WALKED.start, WALKED.end - 1, WALKED.end, 255];
         let length = if self.roll(20) == 0 { 300 } else { self.roll(3) };
-        (0..length).map(|_| self.roll(4) as u8 * 85).collect()
+        (0..length).map(|_| bytes[self.roll(bytes.len() as u64) as usize]).collect()
     }
 
     fn bound(&mut self) -> Bound<Vec<u8>> {

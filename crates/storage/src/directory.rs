@@ -20,7 +20,7 @@ use std::{
 use crate::Error;
 
 /// What this version of the crate writes, and the only thing that it reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What a format file begins with.
 const FORMAT_NAME: &str = "orrery-data";
@@ -179,8 +179,8 @@ mod tests {
             let error = Directory::open(directory.path()).unwrap_err().to_string();
             assert!(error.contains(advice), "{error}");
         };
-        check("orrery-data 0\n", "export it with the version that wrote it");
-        check("orrery-data 2\n", "use a newer server");
+        check("orrery-data 1\n", "export it with the version that wrote it");
+        check("orrery-data 3\n", "use a newer server");
         check("something", "not a format file");
     }
 

@@ -1,7 +1,7 @@
 //! The embedded engine: `fjall`, a log-structured store, in a directory of its own.
 //!
-//! We use it as a plain ordered store with one keyspace: atomic batches, snapshots, and a sync of its
-//! journal with every batch. What it lacks or does badly is guarded here:
+//! We use it as a plain ordered store: atomic batches, snapshots, and a sync of its journal with every
+//! batch. Its rows lie in two trees (see the trees module). What it lacks or does badly is guarded here:
 //!
 //! - It stops writers in endless loops when its background work falls behind, also when the thread
 //!   that should catch up has died. We wait before the write instead, notice a store that has failed,
@@ -23,14 +23,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use fjall::{Database, PersistMode, Readable};
 
 use crate::{
     Engine, Error,
-    compactor::{self, Compactor},
+    compactor::Compactor,
     directory::Directory,
     journal::{self, EmptyWhenFlushed},
     ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit, is_empty_interval},
+    trees::Trees,
 };
 
 /// A range store in a directory.
@@ -41,7 +42,7 @@ pub type Embedded = Engine<Fjall>;
 pub struct Options {
     /// Memory for blocks that were read.
     pub cache_bytes: u64,
-    /// How much is gathered in memory before it is written to a table.
+    /// How much is gathered in memory before it is written to a table, in each of the two trees.
     pub memtable_bytes: u64,
 }
 
@@ -76,8 +77,6 @@ const PAUSES_MAX: usize = 12_000;
 /// Journals that the store may keep before it flushes to be rid of them. The least that it accepts.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
-const KEYSPACE: &str = "rows";
-
 /// An ordered store in a directory.
 #[derive(Clone)]
 pub struct Fjall {
@@ -93,7 +92,7 @@ impl std::fmt::Debug for Fjall {
 /// Everything that must be gone before the directory is given back, in the order in which it goes.
 struct Opened {
     compactor: Compactor,
-    rows: Keyspace,
+    trees: Trees,
     database: Database,
     journals: EmptyWhenFlushed,
     path: PathBuf,
@@ -104,20 +103,20 @@ impl Fjall {
     /// Opens the ordered store of a directory, creating both if need be.
     pub fn open(directory: &Path, options: Options) -> Result<Self, Error> {
         let directory = Directory::open(directory)?;
-        let (database, rows) = directory.open_rows(|path| open_database(path, options))?;
+        let (database, trees) = directory.open_rows(|path| open_database(path, options))?;
         let path = directory.rows();
         let journals = EmptyWhenFlushed::new(&path);
-        let compactor = Compactor::start(&database, &rows, options.memtable_bytes)?;
-        let opened = Opened { compactor, rows, database, journals, path, _directory: directory };
+        let compactor = Compactor::start(&database, &trees, options.memtable_bytes)?;
+        let opened = Opened { compactor, trees, database, journals, path, _directory: directory };
         Ok(Self { opened: Arc::new(opened) })
     }
 
     /// Waits until the store can take a batch without halting its writers.
     fn wait_for_room(&self) -> Result<(), Error> {
-        let tree = &self.opened.rows.tree;
+        let trees = &self.opened.trees;
         for _ in 0..PAUSES_MAX {
-            let has_room = tree.sealed_memtable_count() < SEALED_MEMTABLES_MAX
-                && tree.l0_run_count() < LEVEL0_RUNS_MAX;
+            let has_room = trees.sealed_memtables() < SEALED_MEMTABLES_MAX
+                && trees.level0_runs() < LEVEL0_RUNS_MAX;
             if has_room {
                 return Ok(());
             }
@@ -130,9 +129,11 @@ impl Fjall {
 
     /// Waits until everything is in tables.
     fn flush(&self) -> Result<(), Error> {
-        self.opened.rows.rotate_memtable().map_err(error)?;
+        for tree in self.opened.trees.all() {
+            tree.rotate_memtable().map_err(error)?;
+        }
         for _ in 0..PAUSES_MAX {
-            if self.opened.rows.tree.sealed_memtable_count() == 0 {
+            if self.opened.trees.sealed_memtables() == 0 {
                 return Ok(());
             }
             self.opened.database.persist(PersistMode::Buffer).map_err(error)?;
@@ -142,12 +143,11 @@ impl Fjall {
     }
 }
 
-fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), Error> {
+fn open_database(path: &Path, options: Options) -> Result<(Database, Trees), Error> {
     let open = || {
         Database::builder(path)
             .cache_size(options.cache_bytes)
-            // One would do to flush. A directory that the store was told to merge itself, by an earlier
-            // build, needs the other: a long merge must not keep a flush waiting.
+            // They only flush: one for each tree.
             .worker_threads(2)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .manual_journal_persist(true)
@@ -157,14 +157,8 @@ fn open_database(path: &Path, options: Options) -> Result<(Database, Keyspace), 
     let opened = catch_unwind(AssertUnwindSafe(|| journal::open_despite_torn_batch(path, open)));
     let damaged = |_| Error::Corrupt(format!("opening it panicked: {}", path.display()));
     let database = opened.map_err(damaged)?.map_err(error)?;
-    let create = || {
-        KeyspaceCreateOptions::default()
-            .max_memtable_size(options.memtable_bytes)
-            .compaction_strategy(compactor::never())
-            .manual_journal_persist(true)
-    };
-    let rows = database.keyspace(KEYSPACE, create).map_err(error)?;
-    Ok((database, rows))
+    let trees = Trees::open(&database, options)?;
+    Ok((database, trees))
 }
 
 fn stuck() -> Error {
@@ -198,9 +192,10 @@ impl OrderedStore for Fjall {
         let mut write = fjall::OwnedWriteBatch::with_capacity(database, batch.len())
             .durability(Some(PersistMode::SyncData));
         for (key, value) in batch {
+            let tree = self.opened.trees.of(&key);
             match value {
-                Some(value) => write.insert(&self.opened.rows, key, value),
-                None => write.remove(&self.opened.rows, key),
+                Some(value) => write.insert(tree, key, value),
+                None => write.remove(tree, key),
             }
         }
         write.commit().map_err(error)?;
@@ -209,12 +204,12 @@ impl OrderedStore for Fjall {
     }
 
     fn load(&self) -> Load {
-        let tree = &self.opened.rows.tree;
-        let (sealed, level0_runs) = (tree.sealed_memtable_count(), tree.l0_run_count());
+        let trees = &self.opened.trees;
+        let (sealed, level0_runs) = (trees.sealed_memtables(), trees.level0_runs());
         Load {
             outstanding_flushes: sealed,
             journals: self.opened.database.journal_count(),
-            level0_tables: self.opened.rows.l0_table_count(),
+            level0_tables: trees.all().into_iter().map(|tree| tree.l0_table_count()).sum(),
             write_buffer_bytes: self.opened.database.write_buffer_size(),
             is_overloaded: sealed >= SEALED_MEMTABLES_OVERLOAD
                 || level0_runs >= LEVEL0_RUNS_OVERLOAD,
@@ -242,7 +237,7 @@ impl std::fmt::Debug for FjallSnapshot {
 
 impl OrderedSnapshot for FjallSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
-        let value = self.snapshot.get(&self.opened.rows, key).map_err(error)?;
+        let value = self.snapshot.get(self.opened.trees.of(key), key).map_err(error)?;
         Ok(value.map(Bytes::from))
     }
 
@@ -256,18 +251,7 @@ impl OrderedSnapshot for FjallSnapshot {
         if is_empty_interval(from, to) {
             return Ok(());
         }
-        let mut rows = self.snapshot.range::<&[u8], _>(&self.opened.rows, (from, to));
-        loop {
-            let row = match direction {
-                Direction::Forward => rows.next(),
-                Direction::Backward => rows.next_back(),
-            };
-            let Some(row) = row else { return Ok(()) };
-            let (key, value) = row.into_inner().map_err(error)?;
-            if visit(&key, &Bytes::from(value)).is_break() {
-                return Ok(());
-            }
-        }
+        self.opened.trees.scan(&self.snapshot, from, to, direction, visit)
     }
 }
 
@@ -275,10 +259,11 @@ impl OrderedSnapshot for FjallSnapshot {
 mod tests {
     use super::*;
     use crate::{
-        META_RANGE, RangeId, RangeStore, Snapshot, Stop, View,
+        META_RANGE, RangeId, RangeStore, Snapshot, Stop, View, WALKED,
         contract::{Run, block_on},
         row,
     };
+    use fjall::AbstractTree;
     use proptest::prelude::*;
     use std::{
         collections::{BTreeMap, BTreeSet},
@@ -291,6 +276,12 @@ mod tests {
     const SMALL: Options = Options { cache_bytes: 1 << 20, memtable_bytes: 256 << 10 };
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// A key for a number; a third of the numbers have one that is only walked.
+    fn in_either_tree(number: u32) -> Vec<u8> {
+        let kind = WALKED.start - 2 + u8::try_from(number % 6).unwrap();
+        [&[kind][..], &number.to_be_bytes()].concat()
+    }
 
     fn write(store: &Embedded, range: RangeId, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
         let operation = Run(move |view: &mut dyn View| {
@@ -326,7 +317,7 @@ mod tests {
                     let key =
                         (number * 37 + batch * 1009 + round).wrapping_mul(2_654_435_761) % 3000;
                     let value = vec![(batch + round) as u8; 700];
-                    (key.to_be_bytes().to_vec(), (!key.is_multiple_of(5)).then_some(value))
+                    (in_either_tree(key), (!key.is_multiple_of(5)).then_some(value))
                 })
                 .collect();
             for (key, value) in &rows {
@@ -387,26 +378,32 @@ mod tests {
         for round in 0..6 {
             fill(&store, &mut model, round);
         }
-        let tree = &store.store().opened.rows.tree;
-        let tables_below =
-            || (1..7).filter_map(|level| tree.level_table_count(level)).sum::<usize>();
-        while tree.sealed_memtable_count() > 0 || tree.l0_run_count() >= 4 {
+        let trees = &store.store().opened.trees;
+        while trees.sealed_memtables() > 0 || trees.level0_runs() >= 4 {
             std::thread::yield_now();
         }
-        assert!(tables_below() > 0, "levels: {:?}", tree.table_count());
+        for tree in trees.all().map(|keyspace| &keyspace.tree) {
+            let tables_below = (1..7).filter_map(|level| tree.level_table_count(level));
+            assert!(tables_below.sum::<usize>() > 0, "tables: {:?}", tree.table_count());
+        }
         assert!(read(&store, META_RANGE) == model);
     }
 
     const SLOTS: u64 = 300;
-    const SLOT_ROWS: u64 = 8;
+    const SLOT_ROWS: u32 = 8;
     const VICTIM: &str = "ORRERY_TEST_STORE_TO_WRITE";
+
+    /// The rows of a slot are in both trees.
+    fn slot_key(slot: u64, row: u32) -> Vec<u8> {
+        [&in_either_tree(row)[..], &slot.to_be_bytes()].concat()
+    }
 
     /// Sets all rows of a slot to the number of the commit, so that a half commit would show.
     fn write_slot(store: &Embedded) -> u64 {
         let operation = Run(|view: &mut dyn View| {
             let (slot, value) = (view.lsn() % SLOTS, view.lsn().to_be_bytes().repeat(60));
             for row in 0..SLOT_ROWS {
-                view.put(&[slot.to_be_bytes(), row.to_be_bytes()].concat(), value.clone().into());
+                view.put(&slot_key(slot, row), value.clone().into());
             }
             Ok::<(), Stop<()>>(())
         });
@@ -452,8 +449,7 @@ mod tests {
             let mut expected = Model::new();
             for commit in 1..=lsn {
                 for row in 0..SLOT_ROWS {
-                    let key = [(commit % SLOTS).to_be_bytes(), row.to_be_bytes()].concat();
-                    expected.insert(key, commit.to_be_bytes().repeat(60));
+                    expected.insert(slot_key(commit % SLOTS, row), commit.to_be_bytes().repeat(60));
                 }
             }
             assert!(read(&store, META_RANGE) == expected, "round {round}, LSN {lsn}");

@@ -26,6 +26,7 @@ mod range;
 mod recent;
 mod row;
 mod transaction;
+mod trees;
 mod trouble;
 
 pub use embedded::{Embedded, Fjall, FjallSnapshot, Options};
@@ -36,7 +37,7 @@ pub use mirror::{Mirror, MirrorSnapshot};
 pub use ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit};
 pub use range::{
     COMMIT_BYTES_MAX, Committed, KEY_BYTES_MAX, Lsn, META_RANGE, Operation, Outcome, PartError,
-    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View,
+    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, VALUE_BYTES_MAX, View, WALKED,
 };
 pub use transaction::Transaction;
 pub use trouble::{Crashing, Faulty, Torn, TroubledSnapshot};

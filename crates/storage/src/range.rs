@@ -37,6 +37,11 @@ pub const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The most that the keys and values written by one operation may add up to.
 pub const COMMIT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Keys that begin with one of these bytes are walked in order and hardly ever looked up one by one, as
+/// the entries of indexes. An engine may keep them apart from the others; to whoever uses a range
+/// they are keys like all others.
+pub const WALKED: std::ops::Range<u8> = 0x20..0x22;
+
 /// A store of ranges.
 ///
 /// The futures do not borrow the store. Dropping one does not take the work back: an operation that

@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::{Error, KEY_BYTES_MAX, Lsn, RangeId};
+use crate::{Error, KEY_BYTES_MAX, Lsn, RangeId, WALKED};
 
 const HEADER: u8 = 0;
 const CONTENT: u8 = 1;
@@ -106,6 +106,33 @@ pub(crate) fn is_content_of(range: RangeId, stored: &[u8]) -> bool {
     stored.starts_with(&content_prefix(range))
 }
 
+/// Whether a stored key is one of those that are only walked.
+pub(crate) fn is_walked(stored: &[u8]) -> bool {
+    stored.first() == Some(&CONTENT)
+        && stored.get(PREFIX_BYTES).is_some_and(|first| WALKED.contains(first))
+}
+
+/// Whether the keys between two bounds can only be walked ones, or only others; nothing if both can
+/// lie there. Bounds that are not within one range hold both.
+pub(crate) fn are_walked(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<bool> {
+    let (Bound::Included(from) | Bound::Excluded(from)) = from else { return None };
+    let prefix = from.get(..PREFIX_BYTES).filter(|prefix| prefix[0] == CONTENT)?;
+    let is_below = |end: u8| match to {
+        // A key that is longer than its bound sorts after it.
+        Bound::Excluded(to) => match to.strip_prefix(prefix) {
+            None => false,
+            Some(to) => *to <= [end][..],
+        },
+        Bound::Included(to) => to.strip_prefix(prefix).is_some_and(|to| *to < [end][..]),
+        Bound::Unbounded => false,
+    };
+    let is_above = |start: u8| from[PREFIX_BYTES..] >= [start][..];
+    if is_below(WALKED.start) || (is_above(WALKED.end) && is_below(u8::MAX)) {
+        return Some(false);
+    }
+    (is_above(WALKED.start) && is_below(WALKED.end)).then_some(true)
+}
+
 const STACK_BYTES: usize = 256;
 
 /// Looks a key of a range up by its stored key, without allocating for keys of usual length. Keys
@@ -171,6 +198,33 @@ mod tests {
         assert_eq!(header_range(&header_key(RangeId(9))).unwrap(), RangeId(9));
         assert!(header_range(b"\x00\x01").is_err());
         assert!(header_range(&content_key(RangeId(9), b"")).is_err());
+    }
+
+    #[test]
+    fn bounds_tell_which_keys_can_lie_between() {
+        use Bound::{Excluded, Included, Unbounded};
+        let (walked, behind) = (WALKED.start, WALKED.end);
+        let check = |from: Bound<&[u8]>, to: Bound<&[u8]>, expected: Option<bool>| {
+            let (from, to) = content_bounds(RangeId(7), from, to);
+            let (from, to) = (from.as_ref().map(Bytes::as_ref), to.as_ref().map(Bytes::as_ref));
+            assert_eq!(are_walked(from, to), expected, "{from:02x?} {to:02x?}");
+        };
+        check(Included(&[walked]), Excluded(&[behind]), Some(true));
+        check(Excluded(&[walked, 9]), Included(&[behind - 1, 255]), Some(true));
+        check(Included(&[walked]), Included(&[behind]), None);
+        check(Included(&[walked - 1]), Excluded(&[walked]), Some(false));
+        check(Unbounded, Included(&[walked - 1, 255]), Some(false));
+        check(Included(&[walked - 1]), Included(&[walked]), None);
+        check(Included(&[behind]), Excluded(&[behind, 3]), Some(false));
+        check(Included(&[walked, 3]), Excluded(&[behind, 3]), None);
+        check(Unbounded, Unbounded, None);
+        assert_eq!(are_walked(HEADERS.0, HEADERS.1), None);
+        assert!(is_walked(&content_key(RangeId(7), &[walked])));
+        for other in [&[walked - 1, walked][..], &[behind], &[]] {
+            assert!(!is_walked(&content_key(RangeId(7), other)));
+        }
+        // The number of a range is not the beginning of a key.
+        assert!(!is_walked(&header_key(RangeId(u64::from(walked)))));
     }
 
     #[test]

@@ -47,27 +47,23 @@ impl<S: RangeStore> Documents<'_, S> {
         }
     }
 
-    /// Answers a request about one document.
-    pub(crate) async fn one(
-        &self,
-        action: Action,
-        address: Address,
-        body: &[u8],
-    ) -> Result<Answer, Refused> {
-        match action {
+    /// The change that a request about one document asks for, if it asks for one.
+    pub(crate) fn change(action: Action, address: &Address, body: &[u8]) -> Result<Option<Write>> {
+        let address = || address.clone();
+        Ok(match action {
             Action::Replace => {
-                self.write(Write::Replace { address, body: request::json(body)? }).await
+                Some(Write::Replace { address: address(), body: request::json(body)? })
             }
             Action::Patch => {
                 let patch = Patch::parse(&request::json(body)?).map_err(Error::from)?;
-                self.write(Write::Patch { address, patch }).await
+                Some(Write::Patch { address: address(), patch })
             }
-            Action::Delete => self.write(Write::Delete { address }).await,
-            _ => self.read(&address),
-        }
+            Action::Delete => Some(Write::Delete { address: address() }),
+            _ => None,
+        })
     }
 
-    fn read(&self, address: &Address) -> Result<Answer, Refused> {
+    pub(crate) fn read(&self, address: &Address) -> Result<Answer, Refused> {
         let options = self.options;
         let outcome = self.db.read(
             self.container,
@@ -79,7 +75,7 @@ impl<S: RangeStore> Documents<'_, S> {
         Ok(Answer::document(outcome, false))
     }
 
-    async fn write(&self, write: Write) -> Result<Answer, Refused> {
+    pub(crate) async fn write(&self, write: Write) -> Result<Answer, Refused> {
         if self.options.has_triggers() {
             return self.write_with_triggers(write).await;
         }

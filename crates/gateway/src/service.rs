@@ -262,6 +262,10 @@ impl<S: RangeStore> Gateway<S> {
     }
 
     /// Does what the request asks for.
+    ///
+    /// A future is as large as the largest that it waits for, and it is moved more than once before it
+    /// runs. So whatever waits is boxed here and below, and a point read, which waits for nothing,
+    /// does not carry the room of a transaction about.
     async fn perform(&self, request: &Admitted, body: &[u8]) -> Result<Answer, Refused> {
         let Admitted { target, action, options, endpoint, .. } = request;
         if options.has_triggers() && !action.is_read() && !target.is_document() {
@@ -282,15 +286,17 @@ impl<S: RangeStore> Gateway<S> {
                 let (db, metrics, trust_pem) = (&*self.db, &self.metrics, self.trust_pem());
                 Operator { db, metrics, trust_pem, endpoint }.page(*page)?
             }
-            Target::Databases => metadata.databases().await?,
-            Target::Database(name) => metadata.database(name).await?,
-            Target::InDatabase(database, target) => metadata.in_database(database, target).await?,
-            Target::Offers => metadata.offers()?,
-            Target::Offer(rid) => metadata.offer(rid).await?,
-            Target::Transactions if action.is_read() => {
-                return dtc::read(&self.db, options, body).await;
+            Target::Databases => Box::pin(metadata.databases()).await?,
+            Target::Database(name) => Box::pin(metadata.database(name)).await?,
+            Target::InDatabase(database, target) => {
+                Box::pin(metadata.in_database(database, target)).await?
             }
-            Target::Transactions => return dtc::write(&self.db, options, body).await,
+            Target::Offers => metadata.offers()?,
+            Target::Offer(rid) => Box::pin(metadata.offer(rid)).await?,
+            Target::Transactions if action.is_read() => {
+                return Box::pin(dtc::read(&self.db, options, body)).await;
+            }
+            Target::Transactions => return Box::pin(dtc::write(&self.db, options, body)).await,
             Target::InContainer(path, target) => {
                 let container = self.container(path, target)?;
                 let answer = self.in_container(request, &container, path, target, body).await;
@@ -362,26 +368,33 @@ impl<S: RangeStore> Gateway<S> {
         let metadata = Metadata { db: &self.db, options, action, body };
         match target {
             ContainerTarget::Itself => {
-                let answer = metadata.container(path, container).await?;
+                let answer = Box::pin(metadata.container(path, container)).await?;
                 Ok(Answer { is_container: action != Action::Delete, ..answer })
             }
-            ContainerTarget::Documents => documents.all(action, body).await,
+            ContainerTarget::Documents => Box::pin(documents.all(action, body)).await,
             ContainerTarget::Document(id) => {
                 let address = documents::address(container, path, id);
-                documents.one(action, address, body).await
+                match Documents::<S>::change(action, &address, body)? {
+                    None => documents.read(&address),
+                    Some(write) => Box::pin(documents.write(write)).await,
+                }
             }
-            ContainerTarget::DeletePartition => documents.delete_partition().await,
+            ContainerTarget::DeletePartition => Box::pin(documents.delete_partition()).await,
             ContainerTarget::Ranges if action == Action::Execute => {
-                Ok(metadata.recut(container).await?)
+                Ok(Box::pin(metadata.recut(container)).await?)
             }
             ContainerTarget::Ranges => Ok(metadata.ranges(container)?),
             ContainerTarget::Conflicts => Ok(metadata.conflicts(container)?),
             ContainerTarget::Conflict(_) => Err(Error::not_found().into()),
-            ContainerTarget::Scripts(kind) => Ok(metadata.scripts(container, *kind).await?),
-            ContainerTarget::Script(_, id) if action == Action::Execute => {
-                documents.execute(id, body).await
+            ContainerTarget::Scripts(kind) => {
+                Ok(Box::pin(metadata.scripts(container, *kind)).await?)
             }
-            ContainerTarget::Script(kind, id) => Ok(metadata.script(container, *kind, id).await?),
+            ContainerTarget::Script(_, id) if action == Action::Execute => {
+                Box::pin(documents.execute(id, body)).await
+            }
+            ContainerTarget::Script(kind, id) => {
+                Ok(Box::pin(metadata.script(container, *kind, id)).await?)
+            }
         }
     }
 }

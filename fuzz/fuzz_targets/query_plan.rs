@@ -28,12 +28,17 @@ fuzz_target!(|text: &str| {
         partition_key(PartitionKind::Hash, &["/pk"]),
         partition_key(PartitionKind::MultiHash, &["/pk", "/o/x"]),
     ] {
-        for features in [Features::all(), Features::parse("OrderBy,Top")] {
+        for (features, has_one_range, server_merges) in [
+            (Features::all(), false, false),
+            (Features::parse("OrderBy,Top"), false, false),
+            (Features::parse("OrderBy,Top"), true, true),
+        ] {
             let asked = PlanOptions {
                 partition_key: &definition,
                 key: None,
                 features,
-                has_one_range: false,
+                has_one_range,
+                server_merges,
             };
             let Ok(plan) = query::plan_for_clients(text, &parameters, &options(), &asked) else {
                 continue;

@@ -23,6 +23,11 @@ fn json(text: &str) -> Value {
     Value::parse(text.as_bytes()).unwrap()
 }
 
+/// The documents, as clients send them.
+pub fn bodies() -> Vec<Value> {
+    json(DOCUMENTS).as_array().unwrap().to_vec()
+}
+
 /// The documents, as they would be stored.
 pub fn documents() -> Vec<Document> {
     let system = SystemProperties {

@@ -41,7 +41,7 @@ impl Display for Query {
             write!(out, " {order_by}")?;
         }
         if let Some(page) = &self.page {
-            write!(out, " OFFSET {} LIMIT {}", page.offset, page.limit)?;
+            write!(out, " OFFSET {} LIMIT {}", Whole(&page.offset), Whole(&page.limit))?;
         }
         Ok(())
     }
@@ -79,6 +79,20 @@ impl Display for Count {
         match self {
             Count::Number(number, _) => out.write_str(&number.text()),
             Count::Parameter(name, _) => out.write_str(name),
+        }
+    }
+}
+
+/// The count of `OFFSET` or `LIMIT`, which is read without an exponent only.
+struct Whole<'a>(&'a Count);
+
+impl Display for Whole<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Count::Number(number, _) if number.as_i64().is_none() => {
+                write!(out, "{:.0}", number.as_f64())
+            }
+            count => write!(out, "{count}"),
         }
     }
 }

@@ -67,6 +67,16 @@ fn literals_keep_their_value() {
     check("SELECT TRUE, Null", "SELECT true, null");
 }
 
+/// `OFFSET` and `LIMIT` take no exponent, which is how a large number would be written otherwise.
+#[test]
+fn counts_beyond_all_integers_are_printed_as_they_are_read() {
+    for count in ["9223372036854775807", "18446744073709551616", &format!("1{}", "0".repeat(22))] {
+        let text = format!("SELECT * FROM c OFFSET {count} LIMIT {count}");
+        check(&text, &text);
+    }
+    check("SELECT TOP 1e30 * FROM c", "SELECT TOP 1e+30 * FROM c");
+}
+
 #[test]
 fn comments_and_layout_are_skipped() {
     check("select -- all\n * /* of\nit */ from c", "SELECT * FROM c");

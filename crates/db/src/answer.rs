@@ -22,7 +22,7 @@ use crate::plan::ResumeFilter;
 use crate::read::refused;
 use crate::row::Item;
 use crate::scan::Reading;
-use crate::walk::{Candidate, Origin, Walk};
+use crate::walk::{Candidate, Ended, Origin, Walk};
 use crate::{Error, Result};
 
 /// One page of one query.
@@ -186,22 +186,17 @@ impl<P: Snapshot> Asked<'_, P> {
         let inclusive = self.cursor.is_some_and(|cursor| cursor.rows_taken.is_some());
         let touched = self.touched_rows();
         let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
-            None => self.walk(&chooser.choose(&self.condition, Extent::Page)?, touched)?,
-            Some(Progress::Created { last, place }) if place.is_empty() && self.are_few()? => {
-                let choice = chooser.choose(&self.condition, Extent::Page)?;
-                self.walk(&choice, touched)?.behind_number(*last, inclusive)
-            }
-            Some(Progress::Created { last, place }) => {
-                Walk::later(self.reading, *last, place, inclusive, touched)?
-            }
-            Some(Progress::Place(place)) => Walk::behind(self.reading, place, inclusive, touched),
             Some(Progress::Entry(entry)) => {
                 let branches = chooser.again(&self.condition, entry)?;
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
                 Walk::along(lookup, touched)
             }
-            Some(_) => return Err(continuation::invalid()),
+            at => {
+                let ended = at.map(|at| Ended { at, inclusive });
+                let choose = || chooser.choose(&self.condition, Extent::Page);
+                Walk::unordered(self.reading, touched, self.are_few()?, ended, choose)?
+            }
         };
         // The first document may be the one that the page before ended in.
         let mut resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);

@@ -10,7 +10,7 @@ use value::{Document, DocumentRid, PartitionKey, Parts};
 use crate::access::choose::Choice;
 use crate::charge::Charge;
 use crate::container::{Container, Range};
-use crate::continuation::{self, Cursor, Progress, Subject};
+use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::explain::IndexUse;
 use crate::key::{self, PartitionPrefix};
@@ -18,7 +18,7 @@ use crate::row::{self, Item};
 use crate::scan::Scope;
 use crate::session::{Position, Session};
 use crate::transaction::{Transaction, Written};
-use crate::walk::Walk;
+use crate::walk::{Ended, Walk};
 use crate::write::{self, Address, Commit, Conditions, Prepared, Refused, Write};
 use crate::{Error, Kind, Result, precondition};
 
@@ -419,19 +419,9 @@ impl<S: RangeStore> Db<S> {
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         let reading = self.reading(container, scope, None, session)?;
         let nothing = Parts::Members(BTreeMap::new());
-        let all = || Walk::new(&reading, &Choice::Scan, &nothing);
-        let mut walk = match cursor.map(|cursor| cursor.progress) {
-            None if reading.is_few()? => all().in_creation_order()?,
-            None => all(),
-            Some(Progress::Created { last, place }) if place.is_empty() && reading.is_few()? => {
-                all().in_creation_order()?.behind_number(last, false)
-            }
-            Some(Progress::Created { last, place }) => {
-                Walk::later(&reading, last, &place, false, &nothing)?
-            }
-            Some(Progress::Place(place)) => Walk::behind(&reading, &place, false, &nothing),
-            Some(_) => return Err(continuation::invalid().into()),
-        };
+        let ended = cursor.as_ref().map(|cursor| Ended { at: &cursor.progress, inclusive: false });
+        let are_few = reading.is_few()?;
+        let mut walk = Walk::unordered(&reading, &nothing, are_few, ended, || Ok(Choice::Scan))?;
         let mut feed =
             FeedPage { at: reading.at.clone(), charge: Charge::MINIMUM, ..Default::default() };
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);

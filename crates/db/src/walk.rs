@@ -12,12 +12,12 @@ use query::Touched;
 use storage::Snapshot;
 use value::Value;
 
-use crate::Result;
 use crate::access::choose::Choice;
 use crate::access::lookup::{Found, Lookup};
-use crate::continuation::Progress;
+use crate::continuation::{self, Progress};
 use crate::row::Item;
 use crate::scan::{Reading, Scan, Start};
+use crate::{Error, Result};
 
 /// A walk over documents, each once.
 pub(crate) struct Walk<'r, P> {
@@ -77,7 +77,40 @@ impl Candidate {
     }
 }
 
+/// Where an earlier page has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended<'a> {
+    pub(crate) at: &'a Progress,
+    /// Whether the document there is to be given again.
+    pub(crate) inclusive: bool,
+}
+
 impl<'r, P: Snapshot> Walk<'r, P> {
+    /// Documents that no order is asked for, from the beginning or where an earlier page has ended: if
+    /// they are few, as they were created, and else as they are found.
+    pub(crate) fn unordered(
+        reading: &'r Reading<P>,
+        touched: &'r Touched,
+        are_few: bool,
+        ended: Option<Ended<'_>>,
+        choose: impl FnOnce() -> Result<Choice>,
+    ) -> Result<Self> {
+        let begin = || Ok::<_, Error>(Self::new(reading, &choose()?, touched));
+        let Some(Ended { at, inclusive }) = ended else {
+            return if are_few { begin()?.in_creation_order() } else { begin() };
+        };
+        match at {
+            Progress::Created { last, place } if place.is_empty() && are_few => {
+                Ok(begin()?.in_creation_order()?.behind_number(*last, inclusive))
+            }
+            Progress::Created { last, place } => {
+                Self::later(reading, *last, place, inclusive, touched)
+            }
+            Progress::Place(place) => Ok(Self::behind(reading, place, inclusive, touched)),
+            _ => Err(continuation::invalid()),
+        }
+    }
+
     /// Documents as they are found.
     pub(crate) fn new(reading: &'r Reading<P>, choice: &Choice, touched: &'r Touched) -> Self {
         let source = match choice {
@@ -97,7 +130,7 @@ impl<'r, P: Snapshot> Walk<'r, P> {
     }
 
     /// Goes on behind a place, or with it.
-    pub(crate) fn behind(
+    fn behind(
         reading: &'r Reading<P>,
         place: &[u8],
         inclusive: bool,
@@ -109,7 +142,7 @@ impl<'r, P: Snapshot> Walk<'r, P> {
 
     /// Goes on behind a document, or with it, among those that were created after it; by place,
     /// from a place on.
-    pub(crate) fn later(
+    fn later(
         reading: &'r Reading<P>,
         last: u64,
         place: &[u8],
@@ -143,7 +176,7 @@ impl<'r, P: Snapshot> Walk<'r, P> {
     }
 
     /// What is left of a walk in the order of creation behind a document, or with it.
-    pub(crate) fn behind_number(mut self, last: u64, inclusive: bool) -> Self {
+    fn behind_number(mut self, last: u64, inclusive: bool) -> Self {
         if let Source::Created(candidates) = &mut self.source {
             let is_left = |number| number > last || (inclusive && number == last);
             candidates.retain(|candidate| is_left(candidate.number()));

@@ -4,6 +4,10 @@
 //! entry by resource id, its unique keys, its index entries and its place in the expiry queue; no such
 //! row may stand alone; and the counters must agree with what is there. Where events are recorded,
 //! the event of every document's last write must be there and hold the document.
+//!
+//! Index entries are many and lie in the order of their values, so they are not looked up document by
+//! document: those that documents should have and those that are there are summed up and the sums
+//! compared. Only where they differ are documents looked at once more, to name those that lack one.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -11,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::{Direction, RangeStore, Snapshot};
-use value::{EpkRange, Value};
+use value::{EpkRange, Value, murmur3_x64_128};
 
 use crate::change_feed::event::Event;
 use crate::change_feed::recorded::Recorded;
@@ -78,8 +82,23 @@ struct Counts {
     unqueued: u64,
     queued: u64,
     unique: u64,
-    entries: u64,
-    shaped: u64,
+    entries: Sum,
+    shaped: Sum,
+}
+
+/// What many keys come to, in whatever order they are added.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Sum {
+    count: u64,
+    of_hashes: u128,
+}
+
+impl Sum {
+    fn add(&mut self, key: &[u8]) {
+        self.count += 1;
+        let hash = u128::from_le_bytes(murmur3_x64_128(key, 0));
+        self.of_hashes = self.of_hashes.wrapping_add(hash);
+    }
 }
 
 struct Check<'a, P> {
@@ -119,6 +138,7 @@ impl<P: Snapshot> Check<'_, P> {
         self.header(&header);
         self.partitions()?;
         self.shapes()?;
+        self.found_by()?;
         let counts = &self.counts;
         let shapes = self.shapes.len() as u64;
         for (kind, what, expected) in [
@@ -128,8 +148,6 @@ impl<P: Snapshot> Check<'_, P> {
             (Kind::Unique, "unique keys", counts.unique),
             (Kind::Purge, "purges", header.purges),
             (Kind::EventsSince, "starts of recorded events", u64::from(header.records_events)),
-            (Kind::Index, "index entries", counts.entries),
-            (Kind::Shape, "documents under their shapes", counts.shaped),
             (Kind::ShapeDefinition, "definitions of shapes", shapes),
             (Kind::IndexState, "index states", u64::from(!header.indexed.is_settled())),
         ] {
@@ -280,34 +298,72 @@ impl<P: Snapshot> Check<'_, P> {
         Ok(())
     }
 
-    /// The document has the entries that its definition asks for. That there are no others follows
-    /// from how many there are.
+    /// Adds up the entries that the definition asks for.
     fn entries(&mut self, place: &[u8], id: &str, item: &Item) -> Result<()> {
         let Some(in_force) = &self.in_force else { return Ok(()) };
         let Ok(terms) = in_force.at(place).clone().terms_of(item) else {
             self.problem(&format!("document '{id}' cannot be indexed"));
             return Ok(());
         };
-        let mut missing = 0;
         for term in terms.iter().flat_map(|terms| terms.iter()) {
-            self.counts.entries += 1;
-            let key = key::keyed(Kind::Index, &[term, place]);
-            missing += u64::from(self.snapshot.get(&key)?.is_none());
-        }
-        if missing > 0 {
-            self.problem(&format!("document '{id}' lacks {missing} of its index entries"));
+            self.counts.entries.add(&key::keyed(Kind::Index, &[term, place]));
         }
         for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
-            self.counts.shaped += 1;
+            self.counts.shaped.add(&shape::entry(shape.id, place));
             *self.shapes.entry(shape.id).or_default() += 1;
-            if self.snapshot.get(&shape::entry(shape.id, place))?.is_none() {
-                self.problem(&format!("document '{id}' is not under its shape"));
-            }
             let set = self.snapshot.get(&shape::definition_row(shape.id))?;
             let set = set.and_then(|row| ShapeSet::decode(&row).ok());
             if set.as_ref() != Some(&shape.set) {
                 self.problem(&format!("the shape of document '{id}' is not defined"));
             }
+        }
+        Ok(())
+    }
+
+    /// The entries and shapes that are there are those that the documents should have.
+    fn found_by(&mut self) -> Result<()> {
+        let mut is_wrong = false;
+        for (kind, what, expected) in [
+            (Kind::Index, "index entries", self.counts.entries),
+            (Kind::Shape, "documents under their shapes", self.counts.shaped),
+        ] {
+            let mut found = Sum::default();
+            self.each(kind, |_, key, _| {
+                found.add(key);
+                Ok(())
+            })?;
+            is_wrong |= found != expected;
+            if found.count != expected.count {
+                let (found, expected) = (found.count, expected.count);
+                self.problem(&format!("has {found} {what}, expected {expected}"));
+            }
+        }
+        if is_wrong {
+            self.each(Kind::Item, |check, key, row| check.lacking(&key[1..], row))?;
+        }
+        Ok(())
+    }
+
+    /// Tells what a document lacks to be found by.
+    fn lacking(&mut self, place: &[u8], row: &Bytes) -> Result<()> {
+        let (Some(in_force), Ok(item)) = (&self.in_force, Item::decode(row)) else { return Ok(()) };
+        let Ok(terms) = in_force.at(place).clone().terms_of(&item) else { return Ok(()) };
+        let mut missing = 0;
+        for term in terms.iter().flat_map(|terms| terms.iter()) {
+            let key = key::keyed(Kind::Index, &[term, place]);
+            missing += u64::from(self.snapshot.get(&key)?.is_none());
+        }
+        let mut is_under_shape = true;
+        for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
+            is_under_shape &= self.snapshot.get(&shape::entry(shape.id, place))?.is_some();
+        }
+        let id = PartitionPrefix::of(place).map(|(_, id)| String::from_utf8_lossy(id).into_owned());
+        let id = id.unwrap_or_default();
+        if missing > 0 {
+            self.problem(&format!("document '{id}' lacks {missing} of its index entries"));
+        }
+        if !is_under_shape {
+            self.problem(&format!("document '{id}' is not under its shape"));
         }
         Ok(())
     }

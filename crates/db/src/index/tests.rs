@@ -343,31 +343,43 @@ async fn a_document_with_too_many_values_is_refused() {
 
 #[tokio::test]
 async fn verification_finds_what_is_wrong() {
-    let check = async |kind: Kind, is_missing: bool, expected: &[&str]| {
+    enum Fault {
+        Missing,
+        Additional,
+        /// As many rows as there should be, and not the same.
+        Another,
+    }
+    use Fault::{Additional, Another, Missing};
+    let check = async |kind: Kind, fault: Fault, expected: &[&str]| {
         let server = with_documents(EVERYTHING, 2).await;
         let (from, to) = key::all_of(kind);
         let found = crate::sweep::rows_between(&server.snapshot(), &from, &to, 1).unwrap();
-        let row = match found.first() {
-            Some((key, _)) if is_missing => (key.clone(), None),
-            Some((key, row)) => ([&key[..], b"x"].concat(), Some(row.clone())),
-            None => (from, Some(bytes::Bytes::new())),
+        let additional =
+            |(key, row): &(Vec<u8>, bytes::Bytes)| ([&key[..], b"x"].concat(), Some(row.clone()));
+        let rows = match (found.first(), fault) {
+            (Some((key, _)), Missing) => vec![(key.clone(), None)],
+            (Some(row), Additional) => vec![additional(row)],
+            (Some(row), Another) => vec![(row.0.clone(), None), additional(row)],
+            (None, _) => vec![(from, Some(bytes::Bytes::new()))],
         };
         let range = server.container().ranges[0].storage;
-        server.db.store.submit(range, Rows(vec![row])).await.unwrap();
+        server.db.store.submit(range, Rows(rows)).await.unwrap();
         let problems = server.db.verify(|_| {}).unwrap().problems;
         assert_eq!(problems.len(), expected.len(), "{problems:?}");
         for (problem, expected) in problems.iter().zip(expected) {
             assert!(problem.contains(expected), "{problem} is not {expected}");
         }
     };
-    check(Kind::Index, true, &["lacks 1 of its index entries", "index entries, expected"]).await;
-    check(Kind::Index, false, &["index entries, expected"]).await;
-    check(Kind::Shape, true, &["is not under its shape", "documents under their shapes"]).await;
-    check(Kind::Shape, false, &["documents under their shapes"]).await;
+    check(Kind::Index, Missing, &["index entries, expected", "lacks 1 of its index entries"]).await;
+    check(Kind::Index, Additional, &["index entries, expected"]).await;
+    check(Kind::Index, Another, &["lacks 1 of its index entries"]).await;
+    check(Kind::Shape, Missing, &["documents under their shapes", "is not under its shape"]).await;
+    check(Kind::Shape, Additional, &["documents under their shapes"]).await;
+    check(Kind::Shape, Another, &["is not under its shape"]).await;
     let undefined = "is not defined";
-    check(Kind::ShapeDefinition, true, &[undefined, undefined, "definitions of shapes"]).await;
-    check(Kind::ShapeDefinition, false, &["definitions of shapes"]).await;
-    check(Kind::ShapeCount, true, &["counts of shapes that differ"]).await;
-    check(Kind::ShapeCount, false, &["count of a shape that cannot be read"]).await;
-    check(Kind::IndexState, false, &["index states, expected 0"]).await;
+    check(Kind::ShapeDefinition, Missing, &[undefined, undefined, "definitions of shapes"]).await;
+    check(Kind::ShapeDefinition, Additional, &["definitions of shapes"]).await;
+    check(Kind::ShapeCount, Missing, &["counts of shapes that differ"]).await;
+    check(Kind::ShapeCount, Additional, &["count of a shape that cannot be read"]).await;
+    check(Kind::IndexState, Additional, &["index states, expected 0"]).await;
 }

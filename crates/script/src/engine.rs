@@ -1,7 +1,7 @@
 //! One runtime of the JavaScript engine with its limits, and what comes out of it when it fails.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::context::intrinsic::{
@@ -44,9 +44,15 @@ impl Engine {
             pace: Arc::clone(&surroundings.pace),
             state: AtomicU32::new(RUNNING),
             grace: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
         });
         let watching = Arc::clone(&watch);
         runtime.set_interrupt_handler(Some(Box::new(move || watching.interrupts())));
+        let watching = Arc::clone(&watch);
+        let rejected = move |ctx: Ctx<'_>, _: Value<'_>, _: Value<'_>, _: bool| {
+            watching.insist(&ctx);
+        };
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(rejected)));
         let context = Context::custom::<Intrinsics>(&runtime).map_err(refused)?;
         Ok(Engine { context, watch, surroundings: surroundings.clone() })
     }
@@ -316,10 +322,19 @@ pub(crate) struct Watch {
     pace: Arc<dyn Fn() -> Pace + Send + Sync>,
     state: AtomicU32,
     grace: AtomicU32,
+    /// How often the engine has asked for leave to go on.
+    asked: AtomicU32,
 }
+
+/// The engine asks for leave once in so many steps; found out when it is first needed.
+static STEPS: OnceLock<u32> = OnceLock::new();
+
+/// It is not waited for longer than this.
+const STEPS_MAX: u32 = 1_000_000;
 
 impl Watch {
     fn interrupts(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         if self.state.load(Ordering::Relaxed) == GRACE {
             return self.grace.fetch_add(1, Ordering::Relaxed) >= GRACE_MAX;
         }
@@ -341,6 +356,39 @@ impl Watch {
 
     pub(crate) fn is_aborted(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ABORTED
+    }
+
+    /// Lets the engine ask for leave at its very next step, if the script has to end.
+    ///
+    /// Nothing catches an interruption but a promise: what is thrown while one is made rejects it, and
+    /// the script goes on behind it. The engine would ask again after ten thousand steps, which may be
+    /// at the same place of a loop, and then for ever. So when a promise is rejected the steps until
+    /// then are used up. A call is a step, whether it can be made or not, and does nothing else.
+    fn insist(&self, ctx: &Ctx<'_>) {
+        let is_ending = match self.state.load(Ordering::Relaxed) {
+            GRACE => self.grace.load(Ordering::Relaxed) > GRACE_MAX,
+            state => state != RUNNING,
+        };
+        if !is_ending {
+            return;
+        }
+        let Ok(step) = Function::new(ctx.clone(), || ()) else {
+            ctx.catch();
+            return;
+        };
+        let asks = || {
+            let before = self.asked.load(Ordering::Relaxed);
+            if step.call::<_, ()>(()).is_err() {
+                ctx.catch();
+            }
+            self.asked.load(Ordering::Relaxed) != before
+        };
+        let until_asked = || (1..STEPS_MAX).find(|_| asks());
+        until_asked();
+        let steps = *STEPS.get_or_init(|| until_asked().unwrap_or(STEPS_MAX));
+        for _ in 1..steps {
+            asks();
+        }
     }
 
     /// Whether no more work should be begun.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use script::{Pace, Surroundings};
@@ -65,6 +65,49 @@ fn endless_loops() {
     check_endless("function f() { try { f(); } catch (e) { f(); } } f();");
     check_endless("var p = {}; for (var i = 0; ; i++) p = new Proxy({}, {});");
     check_within(Duration::from_millis(50), "for (;;);", "408 ");
+}
+
+/// What is thrown into a promise does not come out again, so a loop of promises could go on for ever if
+/// it were stopped at the same place of its body every time. How many steps the engine takes until it
+/// asks again is shared by all lengths that divide it; the steps before the loop move the place.
+#[test]
+fn endless_promises() {
+    let bodies = [
+        "new Promise(() => {});",
+        "new Promise(() => { for (;;); });",
+        "if (n) new Promise(() => {});",
+        "(async () => {})();",
+        "(async () => { for (;;); })();",
+        "n ? f() : 0;",
+        "new Promise((r) => r({get then() { for (;;); }}));",
+        "Promise.all({get [Symbol.iterator]() { for (;;); }});",
+        "try { new Promise(() => { for (;;); }); } catch (e) {}",
+    ];
+    let preludes = ["", "function g(m) { async function f() { while (n) f(); } f(); } g(); "];
+    let (done, ended) = mpsc::channel();
+    let run = move || {
+        for body in bodies {
+            for steps in 0..10 {
+                let lead = "async function f() {} var n = 1;";
+                let lead = format!("{lead} for (var i = 0; i < {steps}; i++) if (n) {{}}");
+                check_endless(&format!("{lead} while (true) {{ {body} }}"));
+                done.send(format!("{steps} steps before {body}")).unwrap();
+            }
+        }
+        for prelude in preludes {
+            check_endless(&format!("var n = 1; {prelude} for (;;) new Promise(() => {{}});"));
+        }
+    };
+    let running = std::thread::spawn(run);
+    let mut last = String::new();
+    loop {
+        match ended.recv_timeout(PATIENCE) {
+            Ok(case) => last = case,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("does not end: what follows {last}"),
+        }
+    }
+    running.join().unwrap();
 }
 
 #[test]

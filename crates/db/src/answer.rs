@@ -12,6 +12,7 @@ use value::DocumentRid;
 
 use crate::access::choose::{Choice, Chooser, ENTRIES_PER_DOCUMENT, Extent, LOOKUP_COST};
 use crate::access::composite::Paths;
+use crate::access::extreme::{Extreme, extreme};
 use crate::access::lookup::{Lookup, single_branch};
 use crate::access::ordered::{Along, Floor, Lowest, Merged, Rank, Ranked, Terms, sort_keys, tied};
 use crate::charge::Charge;
@@ -66,10 +67,22 @@ impl<P: Snapshot> Asked<'_, P> {
         if !prepared.reads_documents() {
             return self.keyed(&Choice::Nothing);
         }
-        let chooser = Chooser::new(self.reading, self.insists)?;
+        let chooser = self.chooser()?;
         if let Some(count) = self.counted(&chooser)? {
             let mut page = PageBuilder::new(self);
             for row in prepared.answer_count(count).map_err(refused)? {
+                page.offer(|| Bytes::from(row.to_text()));
+            }
+            return Ok(page.finish(None));
+        }
+        if let Some(ends) = self.extremes(&chooser)? {
+            let mut page = PageBuilder::new(self);
+            let documents = ends.into_iter().map(|candidate| {
+                page.loaded(candidate.item.as_ref());
+                Ok(candidate.document)
+            });
+            let rows = prepared.run(documents).map_err(query_error)?;
+            for row in rows {
                 page.offer(|| Bytes::from(row.to_text()));
             }
             return Ok(page.finish(None));
@@ -84,9 +97,26 @@ impl<P: Snapshot> Asked<'_, P> {
         }
     }
 
+    fn chooser(&self) -> Result<Chooser<'_, P>> {
+        let touched = if self.needs_documents()? { None } else { Some(self.prepared.touched()) };
+        Chooser::new(self.reading, self.insists, touched)
+    }
+
+    /// Whether more of a document is needed than what the query looks at: its text, or its number.
+    fn needs_documents(&self) -> Result<bool> {
+        let tie = match self.cursor.map(|cursor| &cursor.progress) {
+            Some(Progress::Sorted { tie, .. }) => Some(tie),
+            _ => None,
+        };
+        Ok(self.prepared.returns_documents()
+            || self.is_for_merging
+            || tie.is_some_and(|tie| tie.is_rid())
+            || self.are_few()?)
+    }
+
     /// How the query is answered, without answering it.
     pub(crate) fn explain(&self) -> Result<Explanation> {
-        let chooser = Chooser::new(self.reading, self.insists)?;
+        let chooser = self.chooser()?;
         let order = self.prepared.order();
         let (along, choice) = if self.prepared.is_row_wise() && !order.is_empty() {
             self.way(&order, &chooser, &PageBuilder::new(self))?
@@ -94,18 +124,24 @@ impl<P: Snapshot> Asked<'_, P> {
             (None, Some(chooser.choose(&self.condition, self.extent(None))?))
         };
         let is_counted = self.counted(&chooser)?.is_some();
+        let ends = self.extreme_alongs(&chooser)?;
         let mut counted = Vec::new();
         explain::paths_of(self.prepared.condition(), &mut counted);
         let way = match (&along, choice) {
             _ if !self.prepared.reads_documents() => Way::Nothing,
             _ if is_counted && counted.is_empty() => Way::Counter,
             _ if is_counted => Way::CountedEntries(counted),
-            (Some(along), _) => Way::Along(explain::along_text(along)),
+            _ if ends.is_some() => {
+                Way::Ends(ends.iter().flatten().map(explain::along_text).collect())
+            }
+            (Some(along), _) => {
+                Way::Along { index: explain::along_text(along), is_covered: along.cover.is_some() }
+            }
             (None, Some(Choice::Nothing)) => Way::Nothing,
             (None, Some(Choice::Scan) | None) => Way::Scan,
-            (None, Some(Choice::Lookup { branches, also, entries, .. })) => {
+            (None, Some(Choice::Lookup { branches, also, entries, cover, .. })) => {
                 let indexes = branches.iter().map(|branch| branch.directed_paths()).collect();
-                Way::Lookup { indexes, entries, also: also.len() }
+                Way::Lookup { indexes, entries, also: also.len(), is_covered: cover.is_some() }
             }
         };
         let is_sorted_in_memory = along.is_none();
@@ -124,7 +160,7 @@ impl<P: Snapshot> Asked<'_, P> {
 
     /// The indexes that the query's filter and order have, or lack.
     pub(crate) fn index_use(&self) -> Result<IndexUse> {
-        let chooser = Chooser::new(self.reading, self.insists)?;
+        let chooser = self.chooser()?;
         let mut index_use = IndexUse::default();
         let order = self.prepared.order();
         let mut paths = Vec::new();
@@ -177,6 +213,30 @@ impl<P: Snapshot> Asked<'_, P> {
         counts.sum::<Result<u64>>().map(Some)
     }
 
+    /// The documents at the ends of indexes, where the query looks for nothing else.
+    fn extremes(&self, chooser: &Chooser<'_, P>) -> Result<Option<Vec<Candidate>>> {
+        let Some(alongs) = self.extreme_alongs(chooser)? else { return Ok(None) };
+        let mut found = Vec::new();
+        for along in alongs {
+            match extreme(self.reading, &along, self.prepared.touched())? {
+                Extreme::Known(candidate) => found.extend(candidate.map(|boxed| *boxed)),
+                Extreme::Unknown => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The indexes whose ends tell the answer.
+    fn extreme_alongs(&self, chooser: &Chooser<'_, P>) -> Result<Option<Vec<Along>>> {
+        let Some(wanted) = self.prepared.extremes() else { return Ok(None) };
+        // Entries of documents that are not there for everybody lead nowhere.
+        if !self.reading.is_plain() || !self.prepared.is_condition_exact() {
+            return Ok(None);
+        }
+        let alongs = wanted.iter().map(|by| chooser.along_extreme(by, &self.condition));
+        alongs.collect::<Result<Option<Vec<Along>>>>()
+    }
+
     /// Rows in the order in which documents are found.
     fn as_found(&self, chooser: &Chooser<'_, P>) -> Result<Answered> {
         let mut page = PageBuilder::new(self);
@@ -188,9 +248,10 @@ impl<P: Snapshot> Asked<'_, P> {
         let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
             Some(Progress::Entry(entry)) => {
                 let branches = chooser.again(&self.condition, entry)?;
+                let cover = chooser.cover(&branches);
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
-                Walk::along(lookup, touched)
+                Walk::along(lookup.covered(cover), touched)
             }
             at => {
                 let ended = at.map(|at| Ended { at, inclusive });
@@ -202,7 +263,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let mut resumed = self.cursor.filter(|_| inclusive).map(|cursor| &cursor.progress);
         let mut open_end = None;
         while let Some(candidate) = walk.next()? {
-            page.loaded(&candidate.item);
+            page.loaded(candidate.item.as_ref());
             let rows = self.rows_of(&candidate)?;
             let skipped = match resumed.take() {
                 Some(resumed) if walk.progress(&candidate) == *resumed => self.rows_taken(),
@@ -261,7 +322,7 @@ impl<P: Snapshot> Asked<'_, P> {
     fn rows_of(&self, candidate: &Candidate) -> Result<Vec<Bytes>> {
         if self.prepared.returns_documents() {
             let kept = self.prepared.keeps(&candidate.document).map_err(refused)?;
-            return Ok(if kept { vec![candidate.item.document.text()] } else { Vec::new() });
+            return Ok(if kept { vec![candidate.stored().document.text()] } else { Vec::new() });
         }
         let mut rows = Vec::new();
         self.prepared.rows_of(&candidate.document, &mut rows).map_err(refused)?;
@@ -396,8 +457,9 @@ impl<P: Snapshot> Asked<'_, P> {
             let in_ranges = in_ranges.sum::<Result<u64>>()?;
             walked.saturating_mul(in_ranges) / scanned.max(1)
         };
+        let lookup_cost = if along.cover.is_some() { 0 } else { LOOKUP_COST };
         let walking =
-            (entries / ENTRIES_PER_DOCUMENT).saturating_add(walked.saturating_mul(LOOKUP_COST));
+            (entries / ENTRIES_PER_DOCUMENT).saturating_add(walked.saturating_mul(lookup_cost));
         Ok(walking < sorting)
     }
 
@@ -412,12 +474,12 @@ impl<P: Snapshot> Asked<'_, P> {
         let mut lowest = Lowest::new(terms.tie, wanted, CUT_KEYS_MAX, SORT_BYTES);
         let mut walk = Walk::new(self.reading, choice, self.prepared.touched());
         while let Some(candidate) = walk.next()? {
-            page.loaded(&candidate.item);
+            page.loaded(candidate.item.as_ref());
             let rank = self.rank(&candidate, terms)?;
             let is_wanted = terms.admits(&rank);
             if is_wanted && lowest.takes(&rank) && !self.rows_of(&candidate)?.is_empty() {
                 let (slice, place) = candidate.origin.whereabouts(self.reading);
-                lowest.push(Ranked { rank, slice, place, item: None })?;
+                lowest.push(Ranked::unread(rank, slice, place))?;
             }
         }
         Ok(lowest.into_sorted())
@@ -425,7 +487,7 @@ impl<P: Snapshot> Asked<'_, P> {
 
     fn rank(&self, candidate: &Candidate, terms: &Terms<'_>) -> Result<Rank> {
         let values = self.prepared.sort_keys_of(&candidate.document).map_err(refused)?;
-        let tied = tied(terms.tie, candidate.origin.place(), &candidate.item);
+        let tied = tied(terms.tie, candidate.origin.place(), || candidate.number());
         Ok(Rank { keys: sort_keys(&values, &terms.order), tied })
     }
 
@@ -452,10 +514,13 @@ impl<P: Snapshot> Asked<'_, P> {
             ahead = AHEAD;
             self.read(&mut batch)?;
             for ranked in batch {
-                let Some(item) = ranked.item else { continue };
-                page.loaded(&item);
-                let candidate =
-                    Candidate::new(Origin::Place(ranked.place.into()), item, self.touched_rows());
+                let origin = Origin::Place(ranked.place.into());
+                let candidate = match (ranked.item, ranked.parts) {
+                    (Some(item), _) => Candidate::new(origin, item, self.touched_rows()),
+                    (None, Some(parts)) => Candidate::told(origin, parts),
+                    (None, None) => continue,
+                };
+                page.loaded(candidate.item.as_ref());
                 let rows = self.rows_of(&candidate)?;
                 let is_resumed = match self.cursor.map(|cursor| &cursor.progress) {
                     Some(Progress::Sorted { keys, tied, .. }) => {
@@ -496,7 +561,9 @@ impl<P: Snapshot> Asked<'_, P> {
     /// Reads the documents of a batch.
     fn read(&self, batch: &mut [Ranked]) -> Result<()> {
         for (number, slice) in self.reading.slices.iter().enumerate() {
-            let missing = |ranked: &&mut Ranked| ranked.slice == number && ranked.item.is_none();
+            let missing = |ranked: &&mut Ranked| {
+                ranked.slice == number && ranked.item.is_none() && ranked.parts.is_none()
+            };
             let mut wanted: Vec<&mut Ranked> = batch.iter_mut().filter(missing).collect();
             if wanted.is_empty() {
                 continue;
@@ -524,7 +591,7 @@ impl<P: Snapshot> Asked<'_, P> {
         let choice = chooser.choose(&self.condition, Extent::Whole)?;
         let mut walk = Walk::new(self.reading, &choice, self.prepared.touched());
         while let Some(candidate) = walk.next()? {
-            page.loaded(&candidate.item);
+            page.loaded(candidate.item.as_ref());
             let rank = self.rank(&candidate, &terms)?;
             let rows = self.prepared.distinct_rows_of(&candidate.document).map_err(refused)?;
             for (number, (key, row)) in rows.into_iter().enumerate() {
@@ -580,14 +647,11 @@ impl<P: Snapshot> Asked<'_, P> {
         let documents = std::iter::from_fn(|| {
             let candidate = walk.next().transpose()?;
             Some(candidate.map(|candidate| {
-                page.loaded(&candidate.item);
+                page.loaded(candidate.item.as_ref());
                 candidate.document
             }))
         });
-        let rows = self.prepared.run_keyed(documents).map_err(|error| match error {
-            RunError::Query(error) => refused(error),
-            RunError::Source(error) => error,
-        })?;
+        let rows = self.prepared.run_keyed(documents).map_err(query_error)?;
         let mut rows: Vec<(RowKey, Bytes)> =
             rows.iter().map(|(key, row)| (*key, Bytes::from(row.to_text()))).collect();
         let bytes: usize = rows.iter().map(|(_, row)| row.len()).sum();
@@ -618,6 +682,13 @@ impl<P: Snapshot> Asked<'_, P> {
 impl Terms<'_> {
     fn progress(&self, rank: &Rank) -> Progress {
         Progress::Sorted { keys: rank.keys.clone(), tie: self.tie, tied: rank.tied.clone() }
+    }
+}
+
+fn query_error(error: RunError<Error>) -> Error {
+    match error {
+        RunError::Query(error) => refused(error),
+        RunError::Source(error) => error,
     }
 }
 
@@ -684,7 +755,12 @@ impl PageBuilder {
         }
     }
 
-    fn loaded(&mut self, item: &Item) {
+    /// Counts a document that was read, or its entry.
+    fn loaded(&mut self, item: Option<&Item>) {
+        let Some(item) = item else {
+            self.feed.charge += Charge::ENTRY;
+            return;
+        };
         let bytes = item.document.text().len();
         self.feed.charge += Charge::load(bytes);
         self.feed.loaded_documents += 1;

@@ -23,6 +23,9 @@ impl Charge {
     /// What a query costs before it has done anything, for each range it visits.
     pub const QUERY_BASE: Charge = Charge(2.3);
 
+    /// What a query costs for a document of which it read no more than an index entry.
+    pub(crate) const ENTRY: Charge = Charge(0.01);
+
     /// The units, rounded to the two decimals that the protocol carries.
     pub fn ru(self) -> f64 {
         (self.0 * 100.0).round() / 100.0

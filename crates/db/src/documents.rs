@@ -428,7 +428,7 @@ impl<S: RangeStore> Db<S> {
         let mut bytes = 0;
         let mut last = None;
         while let Some(candidate) = walk.next()? {
-            let text = candidate.item.document.text();
+            let text = candidate.stored().document.text();
             let full = feed.rows.len() >= items_max || bytes + text.len() > PAGE_BYTES;
             if full && let Some(progress) = last {
                 feed.continuation = Some(Cursor::after(progress).sign(&self.signing, &subject));

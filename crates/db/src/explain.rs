@@ -27,14 +27,21 @@ pub(crate) enum Way {
     Counter,
     /// Entries are counted in place of documents.
     CountedEntries(Vec<Indexed>),
+    /// Only what lies at the ends of these indexes is looked at.
+    Ends(Vec<String>),
     Scan,
     Lookup {
         /// What each index is over, and whether it has the greatest first.
         indexes: Vec<Vec<(Indexed, bool)>>,
         entries: Option<usize>,
         also: usize,
+        /// Whether the entries tell all that the query looks at.
+        is_covered: bool,
     },
-    Along(String),
+    Along {
+        index: String,
+        is_covered: bool,
+    },
 }
 
 /// How a query is answered.
@@ -86,8 +93,11 @@ impl Explanation {
             Way::CountedEntries(indexes) => {
                 format!("entries of {} are counted; no document is read", specs(indexes))
             }
+            Way::Ends(indexes) => {
+                format!("only what lies at the end of {} is read", indexes.join(" and "))
+            }
             Way::Scan => format!("all {} documents of the scope are read", self.documents),
-            Way::Lookup { indexes, entries, also } => {
+            Way::Lookup { indexes, entries, also, is_covered } => {
                 let count = match entries {
                     Some(1) => "1 entry".to_owned(),
                     Some(count) => format!("{count} entries"),
@@ -98,9 +108,12 @@ impl Explanation {
                     also => format!(", together with {also} more"),
                 };
                 let names: Vec<String> = indexes.iter().map(|paths| lookup_text(paths)).collect();
-                format!("{count} of {} are looked up{also}", names.join(" and "))
+                let covered = covered_text(*is_covered);
+                format!("{count} of {} are looked up{also}{covered}", names.join(" and "))
             }
-            Way::Along(index) => format!("documents come along {index}"),
+            Way::Along { index, is_covered } => {
+                format!("documents come along {index}{}", covered_text(*is_covered))
+            }
         }
     }
 
@@ -119,6 +132,11 @@ impl Explanation {
             "each page finds all documents again"
         }
     }
+}
+
+/// Documents whose entries do not tell enough are still read: long strings, numbers written otherwise.
+fn covered_text(is_covered: bool) -> &'static str {
+    if is_covered { "; the entries tell all that is asked for" } else { "" }
 }
 
 fn specs(indexes: &[Indexed]) -> String {

@@ -19,7 +19,7 @@
 //! | purge | partition | documents up to this lsn are deleted |
 //! | event | lsn, ordinal in the commit | what happened to a document (`Event`) |
 //! | events since | – | after which lsn all events are there, by part (`Recorded`) |
-//! | index | index id, values, place | – |
+//! | index | index id, values, place | –, or a byte where a number is written otherwise than its value tells |
 //! | shape | shape id, place | –; exactly one for each document that is indexed |
 //! | shape definition | shape id | the paths of the shape (`index::shape::ShapeSet`) |
 //! | shape count | shape id | how many documents have the shape |

@@ -21,6 +21,7 @@ use crate::change_feed::event::Event;
 use crate::change_feed::recorded::Recorded;
 use crate::container::Container;
 use crate::database::Db;
+use crate::index::entry;
 use crate::index::shape::{self, ShapeId, ShapeSet};
 use crate::index::state::{self, InForce};
 use crate::key::{self, Kind, PartitionPrefix};
@@ -94,9 +95,11 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, key: &[u8]) {
+    fn add(&mut self, key: &[u8], row: &[u8]) {
         self.count += 1;
-        let hash = u128::from_le_bytes(murmur3_x64_128(key, 0));
+        // Rows are a byte at most, so this is one number for each key and row.
+        let seed = row.iter().fold(row.len() as u32, |seed, byte| seed << 8 | u32::from(*byte));
+        let hash = u128::from_le_bytes(murmur3_x64_128(key, seed));
         self.of_hashes = self.of_hashes.wrapping_add(hash);
     }
 }
@@ -306,10 +309,11 @@ impl<P: Snapshot> Check<'_, P> {
             return Ok(());
         };
         for term in terms.iter().flat_map(|terms| terms.iter()) {
-            self.counts.entries.add(&key::keyed(Kind::Index, &[term, place]));
+            let row = entry::row(term.is_respelled);
+            self.counts.entries.add(&key::keyed(Kind::Index, &[term.key, place]), &row);
         }
         for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
-            self.counts.shaped.add(&shape::entry(shape.id, place));
+            self.counts.shaped.add(&shape::entry(shape.id, place), &[]);
             *self.shapes.entry(shape.id).or_default() += 1;
             let set = self.snapshot.get(&shape::definition_row(shape.id))?;
             let set = set.and_then(|row| ShapeSet::decode(&row).ok());
@@ -328,8 +332,8 @@ impl<P: Snapshot> Check<'_, P> {
             (Kind::Shape, "documents under their shapes", self.counts.shaped),
         ] {
             let mut found = Sum::default();
-            self.each(kind, |_, key, _| {
-                found.add(key);
+            self.each(kind, |_, key, row| {
+                found.add(key, row);
                 Ok(())
             })?;
             is_wrong |= found != expected;
@@ -350,8 +354,9 @@ impl<P: Snapshot> Check<'_, P> {
         let Ok(terms) = in_force.at(place).clone().terms_of(&item) else { return Ok(()) };
         let mut missing = 0;
         for term in terms.iter().flat_map(|terms| terms.iter()) {
-            let key = key::keyed(Kind::Index, &[term, place]);
-            missing += u64::from(self.snapshot.get(&key)?.is_none());
+            let key = key::keyed(Kind::Index, &[term.key, place]);
+            let row = entry::row(term.is_respelled);
+            missing += u64::from(self.snapshot.get(&key)? != Some(row));
         }
         let mut is_under_shape = true;
         for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {

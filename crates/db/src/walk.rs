@@ -13,7 +13,7 @@ use storage::Snapshot;
 use value::Value;
 
 use crate::access::choose::Choice;
-use crate::access::lookup::{Found, Lookup};
+use crate::access::lookup::{Content, Found, Lookup};
 use crate::continuation::{self, Progress};
 use crate::row::Item;
 use crate::scan::{Reading, Scan, Start};
@@ -45,7 +45,8 @@ enum Source<'r, P> {
 /// A document that may contribute to the answer.
 pub(crate) struct Candidate {
     pub(crate) origin: Origin,
-    pub(crate) item: Item,
+    /// Nothing where an index entry tells enough of the document.
+    pub(crate) item: Option<Item>,
     /// The parts of the document that the query looks at.
     pub(crate) document: Value,
 }
@@ -68,12 +69,26 @@ impl Origin {
 impl Candidate {
     pub(crate) fn new(origin: Origin, item: Item, touched: &Touched) -> Candidate {
         let document = item.document.select(touched);
-        Candidate { origin, item, document }
+        Candidate { origin, item: Some(item), document }
+    }
+
+    /// A document of which only its entry was read.
+    pub(crate) fn told(origin: Origin, document: Value) -> Candidate {
+        Candidate { origin, item: None, document }
+    }
+
+    /// The document as it is stored.
+    ///
+    /// # Panics
+    ///
+    /// If it was not read: whoever may ask for it lets no entry stand for it.
+    pub(crate) fn stored(&self) -> &Item {
+        self.item.as_ref().expect("is asked only where documents are read")
     }
 
     /// Documents that were created later have a greater number.
-    fn number(&self) -> u64 {
-        self.item.header.rid_ordinal
+    pub(crate) fn number(&self) -> u64 {
+        self.stored().header.rid_ordinal
     }
 }
 
@@ -116,9 +131,10 @@ impl<'r, P: Snapshot> Walk<'r, P> {
         let source = match choice {
             Choice::Nothing => Source::Nothing,
             Choice::Scan => Source::Scan(reading.scan(Start::Beginning)),
-            Choice::Lookup { branches, also, counted, .. } => {
+            Choice::Lookup { branches, also, counted, cover, .. } => {
                 let lookup = Lookup::new(reading, branches.clone(), also.clone(), None, false);
-                Source::Lookup(Box::new(lookup.knowing(counted.as_deref())))
+                let lookup = lookup.knowing(counted.as_deref()).covered(cover.clone());
+                Source::Lookup(Box::new(lookup))
             }
         };
         Self { touched, source }
@@ -203,8 +219,12 @@ impl<'r, P: Snapshot> Walk<'r, P> {
             }
             Source::Scan(scan) => scanned(scan, touched),
             Source::Lookup(lookup) => {
-                while let Some((found, item)) = lookup.next()? {
-                    let candidate = Candidate::new(Origin::Entry(found), item, touched);
+                while let Some((found, content)) = lookup.next()? {
+                    let origin = Origin::Entry(found);
+                    let candidate = match content {
+                        Content::Item(item) => Candidate::new(origin, item, touched),
+                        Content::Parts(parts) => Candidate::told(origin, parts),
+                    };
                     let Origin::Entry(found) = &candidate.origin else { continue };
                     if !lookup.may_repeat() || lookup.is_first(found, &candidate.document) {
                         return Ok(Some(candidate));

@@ -124,6 +124,8 @@ pub(crate) struct Access {
     pub(crate) order: Vec<OrderBy>,
     /// The keys of `ORDER BY` over one frame, which is the value of the first source.
     pub(crate) sort_keys: Vec<Scalar>,
+    /// What the query wants the least or the greatest of, if it wants nothing else.
+    pub(crate) extremes: Option<Vec<OrderBy>>,
 }
 
 impl Access {
@@ -136,6 +138,7 @@ impl Access {
             filter_touched: touched::filter_touched(plan),
             order: order::order(plan),
             sort_keys: order::sort_keys(plan),
+            extremes: order::extremes(plan),
         }
     }
 }

@@ -151,6 +151,13 @@ impl Prepared {
         is_count.then_some(CountShape { is_filtered: self.plan.filter.is_some() })
     }
 
+    /// What the query wants the least or the greatest of, with nothing but `MIN` and `MAX` over the
+    /// documents: in the order of each, the first document that has a scalar there is all that
+    /// matters, unless one has an array or an object.
+    pub fn extremes(&self) -> Option<&[OrderBy]> {
+        self.access.extremes.as_deref()
+    }
+
     /// The ids of the service's query advice that the query deserves, each once.
     pub fn advice(&self) -> Vec<&'static str> {
         self.advice.clone()

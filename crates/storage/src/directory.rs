@@ -20,7 +20,7 @@ use std::{
 use crate::Error;
 
 /// What this version of the crate writes, and the only thing that it reads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What a format file begins with.
 const FORMAT_NAME: &str = "orrery-data";
@@ -180,7 +180,7 @@ mod tests {
             assert!(error.contains(advice), "{error}");
         };
         check("orrery-data 1\n", "export it with the version that wrote it");
-        check("orrery-data 3\n", "use a newer server");
+        check(&format!("orrery-data {}\n", FORMAT + 1), "use a newer server");
         check("something", "not a format file");
     }
 

@@ -57,6 +57,12 @@ impl Number {
         }
     }
 
+    /// Whether the value alone tells how the number was written, so that it may be forgotten.
+    pub fn is_plain(&self) -> bool {
+        let is_negative_zero = self.value == 0.0 && self.value.is_sign_negative();
+        self.spelling.is_none() && self.value.abs() <= TWO_POW_53 as f64 && !is_negative_zero
+    }
+
     /// Appends the JSON text. JSON has no word for what is not finite; like the service's own
     /// writer we say it as a string.
     pub(crate) fn write(&self, out: &mut String) {

@@ -4,18 +4,19 @@
 //! would have to look at are counted, side by side and only until the shortest list has ended. Known
 //! exactly are the documents of a range and of a logical partition, which is what a scan costs.
 
-use query::{Condition, Indexed, OrderBy, PathSegment, Span};
+use query::{Condition, Indexed, OrderBy, PathSegment, ScalarKind, Span, Touched};
 use storage::{Direction, Snapshot};
 use value::{PartitionKey, Value};
 
 use super::composite::{self, Filter, Paths};
+use super::cover::Cover;
 use super::lookup::{Branch, Run, fingerprint};
 use super::ordered::{Along, Others, Stretch};
 use crate::container::Container;
 use crate::continuation::EntryProgress;
 use crate::index::cells;
 use crate::index::definition::Composite;
-use crate::index::entry::{self, IndexId, SINGLE};
+use crate::index::entry::{self, IndexId, Listed, SINGLE};
 use crate::index::shape::{self, NodeKind};
 use crate::index::state::{self, Usable};
 use crate::key::PartitionPrefix;
@@ -35,7 +36,9 @@ pub(crate) enum Choice {
         /// How many entries that is, if it was counted to the end.
         entries: Option<usize>,
         /// The entries themselves, where counting has found them all.
-        counted: Option<Vec<Vec<u8>>>,
+        counted: Option<Vec<Listed>>,
+        /// Makes documents of entries, where these tell enough.
+        cover: Option<Cover>,
     },
 }
 
@@ -47,6 +50,8 @@ pub(crate) struct Chooser<'r, P> {
     keys: Vec<Vec<(Indexed, Value)>>,
     /// Whether an index is taken wherever one serves, at any cost.
     insists: bool,
+    /// What is looked at of each document, where entries may stand for it.
+    touched: Option<&'r Touched>,
 }
 
 /// How much of the answer a query needs.
@@ -77,7 +82,11 @@ const COUNT_NARROW: u64 = 32_768;
 const BRANCHES_MAX: usize = 32;
 
 impl<'r, P: Snapshot> Chooser<'r, P> {
-    pub(crate) fn new(reading: &'r Reading<P>, insists: bool) -> Result<Self> {
+    pub(crate) fn new(
+        reading: &'r Reading<P>,
+        insists: bool,
+        touched: Option<&'r Touched>,
+    ) -> Result<Self> {
         let usable = reading
             .slices
             .iter()
@@ -88,11 +97,28 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             key.map_or(Vec::new(), |key| composite::key_values(&reading.container, &key))
         };
         let keys = reading.slices.iter().map(key_of).collect();
-        Ok(Chooser { reading, usable, keys, insists })
+        Ok(Chooser { reading, usable, keys, insists, touched })
     }
 
     pub(crate) fn insists(&self) -> bool {
         self.insists
+    }
+
+    /// What makes documents of the entries of some branches, if they tell all that is looked at.
+    pub(crate) fn cover(&self, branches: &[Branch]) -> Option<Cover> {
+        let [branch] = branches else { return None };
+        // A document that several entries lead to is told by the others.
+        let touched = self.touched.filter(|_| !branch.repeats())?;
+        Cover::of(self.reading, &branch.paths, &branch.layout, touched)
+    }
+
+    /// The same for a walk along an index.
+    fn covering(&self, mut along: Along) -> Along {
+        let paths: Vec<Indexed> = along.paths.iter().map(|(what, _)| what.clone()).collect();
+        let touched = self.touched;
+        along.cover =
+            touched.and_then(|touched| Cover::of(self.reading, &paths, &along.layout, touched));
+        along
     }
 
     /// The index over something, if every slice has it.
@@ -140,7 +166,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         let composites = self.composites();
         let along = composites.iter().filter_map(|one| composite::along(one, order, &filters));
         // The more values are fixed, the fewer entries are passed over.
-        let mut along = along.max_by_key(|along| along.fixed_count)?;
+        let along = along.map(|along| self.covering(along));
+        let mut along = along.max_by_key(|along| (along.fixed_count, along.cover.is_some()))?;
         let fixed: Vec<&Indexed> =
             along.paths[..along.fixed_count].iter().map(|(what, _)| what).collect();
         let is_fixed = |(path, _): &(Indexed, Value)| fixed.contains(&path);
@@ -241,7 +268,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         };
         let used = std::slice::from_ref(what);
         let stretch = Stretch { fixed: Vec::new(), runs };
-        Ok(Some(Along {
+        Ok(Some(self.covering(Along {
             id,
             paths: vec![(what.clone(), false)],
             direction: if descending { Direction::Backward } else { Direction::Forward },
@@ -251,7 +278,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             others,
             is_covered: filters.iter().all(|filter| filter.is_covered_by(used)),
             is_straight: self.is_everywhere(|_| false),
-        }))
+            cover: None,
+        })))
     }
 
     /// The entries that can be counted in place of documents: those of a path on which a document
@@ -285,22 +313,93 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             Extent::Whole => (scanned / LOOKUP_COST).max(COUNT_ALWAYS),
         };
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
-        let Some(mut found) = self.resolve(condition, &mut 0, &Seeking::Shortest { budget })?
-        else {
-            return Ok(Choice::Scan);
+        let found = self.resolve(condition, &mut 0, &Seeking::Shortest { budget })?;
+        let found = match found {
+            None if extent == Extent::Whole => self.all_covered()?.map(Resolved::of),
+            found => found,
         };
-        // The only way there is needs no counting where it leads straight to a page.
-        let is_plain = extent == Extent::Page && self.is_straight(&found) && scanned > PAGE_ALWAYS;
+        let Some(mut found) = found else { return Ok(Choice::Scan) };
+        let cover = self.cover(&found.branches);
+        // The only way there is needs no counting where it leads straight to a page, or past all
+        // documents.
+        let is_plain = self.is_straight(&found)
+            && (cover.is_some() || extent == Extent::Page && scanned > PAGE_ALWAYS);
         if found.entries.is_none() && !is_plain {
             self.count(&mut found, budget)?;
         }
-        if !self.insists && self.is_scan_cheaper(&found, scanned, extent)? {
+        let lookup_cost = if cover.is_some() { 0 } else { LOOKUP_COST };
+        if !self.insists && self.is_scan_cheaper(&found, lookup_cost, scanned, extent)? {
             return Ok(Choice::Scan);
         }
         let is_long = found.entries.is_none() || self.insists;
-        let also = if is_long { self.also(condition, &found) } else { Vec::new() };
+        let also =
+            if is_long && cover.is_none() { self.also(condition, &found) } else { Vec::new() };
         let Resolved { branches, entries, counted } = found;
-        Ok(Choice::Lookup { branches, also, entries, counted })
+        Ok(Choice::Lookup { branches, also, entries, counted, cover })
+    }
+
+    /// An index whose entries tell what is looked at of every document there is.
+    fn all_covered(&self) -> Result<Option<Branch>> {
+        let (Some(touched), true) = (self.touched, self.is_everywhere(|_| false)) else {
+            return Ok(None);
+        };
+        for one in self.composites() {
+            let branch = Branch::whole(one.id, one.paths.clone(), one.components.clone());
+            if self.cover(std::slice::from_ref(&branch)).is_some() {
+                return Ok(Some(branch));
+            }
+        }
+        let mut leaves = Vec::new();
+        leaves_of(touched, &mut Vec::new(), &mut leaves);
+        leaves.push(vec!["id".to_owned()]);
+        for names in leaves {
+            let path = names.iter().cloned().map(PathSegment::Property).collect();
+            let what = Indexed::Path(path);
+            let Some(id) = self.serves(&what) else { continue };
+            let branch = Branch::whole(id, vec![what], SINGLE.to_vec());
+            if self.cover(std::slice::from_ref(&branch)).is_some() && self.is_scalar(&names)? {
+                return Ok(Some(branch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether every document has a scalar at a path.
+    fn is_scalar(&self, names: &[String]) -> Result<bool> {
+        if names == ["_ts"] {
+            return Ok(true);
+        }
+        Ok(self.others(names)?.is_some_and(|others| others.0.iter().all(Vec::is_empty)))
+    }
+
+    /// The index along which the first entry leads to the document with the least or the greatest
+    /// value, of all that satisfy a condition; `None` when that is not known.
+    pub(crate) fn along_extreme(
+        &self,
+        by: &OrderBy,
+        condition: &Condition,
+    ) -> Result<Option<Along>> {
+        let Some(what) = &by.key else { return Ok(None) };
+        let mut parts = parts_of(condition).to_vec();
+        let is_about =
+            |part: &Condition| matches!(part, Condition::Holds { path, .. } if path == what);
+        if !parts.iter().any(is_about) {
+            let Indexed::Path(path) = what else { return Ok(None) };
+            let Some(names) = property_names(path) else { return Ok(None) };
+            // Arrays and objects spoil the answer, so it must be known that there are none.
+            let is_node = |(_, kind): &(_, Option<NodeKind>)| kind.is_some();
+            let may_have_nodes = names != ["_ts"]
+                && self.others(&names)?.is_none_or(|others| others.0.iter().flatten().any(is_node));
+            if may_have_nodes {
+                return Ok(None);
+            }
+            let kinds = [ScalarKind::Boolean, ScalarKind::Number, ScalarKind::String];
+            let spans = kinds.map(Span::Kind).into_iter();
+            let spans = std::iter::once(Span::Exactly(Value::Null)).chain(spans).collect();
+            parts.push(Condition::Holds { path: what.clone(), spans });
+        }
+        let along = self.along(std::slice::from_ref(by), &Condition::All(parts))?;
+        Ok(along.filter(|along| along.is_covered && along.is_straight))
     }
 
     /// Whether every slice is one logical partition.
@@ -317,13 +416,18 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         found.branches.iter().all(is_inside)
     }
 
-    fn is_scan_cheaper(&self, found: &Resolved, scanned: u64, extent: Extent) -> Result<bool> {
+    fn is_scan_cheaper(
+        &self,
+        found: &Resolved,
+        lookup_cost: u64,
+        scanned: u64,
+        extent: Extent,
+    ) -> Result<bool> {
         let Some(entries) = found.entries else {
-            // The list is long. For a page that does not matter, if it leads to documents of the
-            // scope only.
-            return Ok(extent == Extent::Whole
-                || !self.is_straight(found)
-                || scanned <= PAGE_ALWAYS);
+            // The list is long. That does not matter, if it leads to documents of the scope only,
+            // for a page, and where they are not looked up.
+            let is_longer = lookup_cost > 0 && (extent == Extent::Whole || scanned <= PAGE_ALWAYS);
+            return Ok(is_longer || !self.is_straight(found));
         };
         let entries = entries as u64;
         let in_scope = if self.is_straight(found) {
@@ -333,7 +437,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             let in_ranges = in_ranges.sum::<Result<u64>>()?;
             entries.saturating_mul(scanned) / in_ranges.max(1)
         };
-        Ok(entries / ENTRIES_PER_DOCUMENT + in_scope * LOOKUP_COST > scanned)
+        Ok(entries / ENTRIES_PER_DOCUMENT + in_scope * lookup_cost > scanned)
     }
 
     /// The branches that an earlier page has chosen.
@@ -427,6 +531,8 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         match seeking {
             Seeking::Again(_) => Ok(served.into_iter().next()),
             Seeking::Shortest { budget } => {
+                // Of those that are as good as each other the first is taken.
+                served.sort_by_key(|found| self.cover(&found.branches).is_none());
                 drop_dominated(&mut served);
                 self.shortest(served, *budget)
             }
@@ -500,9 +606,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         if let ([slice], [branch]) = (&self.reading.slices[..], &found.branches[..])
             && let [run] = branch.runs(0)
         {
-            let (count, keys) = run.entries(slice, limit)?;
+            let (count, entries) = run.entries(slice, limit)?;
             found.entries = Some(count).filter(|count| *count < limit);
-            found.counted = keys;
+            found.counted = entries;
             return Ok(());
         }
         let mut count = 0;
@@ -564,6 +670,16 @@ fn drop_dominated(served: &mut Vec<Resolved>) {
     served.retain(|_| !is_dominated(at.next().expect("there is no last number")));
 }
 
+/// The places that are looked at, as far down as names lead.
+fn leaves_of(touched: &Touched, at: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
+    let Touched::Members(members) = touched else { return out.push(at.clone()) };
+    for (name, below) in members {
+        at.push(name.clone());
+        leaves_of(below, at, out);
+        at.pop();
+    }
+}
+
 /// The names of a path without element steps.
 fn property_names(path: &[PathSegment]) -> Option<Vec<String>> {
     let name = |segment: &PathSegment| match segment {
@@ -586,7 +702,7 @@ struct Resolved {
     branches: Vec<Branch>,
     /// How many entries that is, if it was counted to the end.
     entries: Option<usize>,
-    counted: Option<Vec<Vec<u8>>>,
+    counted: Option<Vec<Listed>>,
 }
 
 impl Resolved {

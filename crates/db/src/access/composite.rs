@@ -228,8 +228,9 @@ pub(super) fn along(
         stretches: stretches.into_iter().map(|(stretch, _)| stretch).collect(),
         others: None,
         is_covered,
-        // Whoever knows the scope knows better.
+        // Whoever knows the scope and the query knows better.
         is_straight: false,
+        cover: None,
     })
 }
 

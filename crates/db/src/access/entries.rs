@@ -6,15 +6,16 @@ use std::ops::{Bound, ControlFlow};
 use storage::{Direction, Snapshot};
 
 use crate::Result;
+use crate::index::entry::Listed;
 
-/// The keys of rows between two bounds, in one direction, read in chunks that grow: most walks end
+/// The entries between two bounds, in one direction, read in chunks that grow: most walks end
 /// early.
 pub(super) struct Entries<'r, P> {
     snapshot: &'r P,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     direction: Direction,
-    chunk: VecDeque<Vec<u8>>,
+    chunk: VecDeque<Listed>,
     chunk_size: usize,
     is_drained: bool,
 }
@@ -41,10 +42,10 @@ impl<'r, P: Snapshot> Entries<'r, P> {
         }
     }
 
-    /// Keys that were read before, and no more.
-    pub(super) fn known(snapshot: &'r P, keys: &[Vec<u8>]) -> Self {
+    /// Entries that were read before, and no more.
+    pub(super) fn known(snapshot: &'r P, entries: &[Listed]) -> Self {
         Entries {
-            chunk: keys.iter().cloned().collect(),
+            chunk: entries.iter().cloned().collect(),
             is_drained: true,
             ..Self::new(snapshot, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
         }
@@ -55,11 +56,11 @@ impl<'r, P: Snapshot> Entries<'r, P> {
         if self.chunk.is_empty() {
             self.fill()?;
         }
-        Ok(self.chunk.front().map(Vec::as_slice))
+        Ok(self.chunk.front().map(|listed| &listed.key[..]))
     }
 
-    /// The next key.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    /// The next entry.
+    pub(super) fn next(&mut self) -> Result<Option<Listed>> {
         if self.chunk.is_empty() {
             self.fill()?;
         }
@@ -68,7 +69,7 @@ impl<'r, P: Snapshot> Entries<'r, P> {
 
     /// Goes on at a key that lies further ahead.
     pub(super) fn jump(&mut self, key: Vec<u8>) {
-        while self.chunk.front().is_some_and(|front| *front < key) {
+        while self.chunk.front().is_some_and(|front| front.key < key) {
             self.chunk.pop_front();
         }
         if self.chunk.is_empty() && !self.is_drained {
@@ -86,8 +87,8 @@ impl<'r, P: Snapshot> Entries<'r, P> {
             as_slice(&self.from),
             as_slice(&self.to),
             self.direction,
-            &mut |key, _| {
-                chunk.push_back(key.to_vec());
+            &mut |key, row| {
+                chunk.push_back(Listed::new(key, row));
                 if chunk.len() >= size { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             },
         )?;
@@ -95,8 +96,8 @@ impl<'r, P: Snapshot> Entries<'r, P> {
         self.chunk_size = (self.chunk_size * 2).min(CHUNK_MAX);
         if let Some(last) = self.chunk.back() {
             match self.direction {
-                Direction::Forward => self.from = Bound::Excluded(last.clone()),
-                Direction::Backward => self.to = Bound::Excluded(last.clone()),
+                Direction::Forward => self.from = Bound::Excluded(last.key.clone()),
+                Direction::Backward => self.to = Bound::Excluded(last.key.clone()),
             }
         }
         Ok(())

@@ -13,12 +13,13 @@ use ring::digest;
 use storage::{Direction, Snapshot};
 use value::{Value, order};
 
+use super::cover::Cover;
 use super::entries::Entries;
 use crate::Result;
 use crate::continuation::EntryProgress;
 use crate::index::cells;
 use crate::index::definition::Composite;
-use crate::index::entry::{self, Component, IndexId, SINGLE};
+use crate::index::entry::{self, Component, IndexId, Listed, SINGLE};
 use crate::row::{Item, corrupt};
 use crate::scan::{Reading, Slice};
 
@@ -74,24 +75,24 @@ impl Run {
         }
     }
 
-    /// How many entries the run has in a slice, no further than to a limit, and their keys where
+    /// How many entries the run has in a slice, no further than to a limit, and the entries where
     /// they are few.
     pub(super) fn entries<P: Snapshot>(
         &self,
         slice: &Slice<P>,
         limit: usize,
-    ) -> Result<(usize, Option<Vec<Vec<u8>>>)> {
-        let (mut count, mut keys) = (0, Vec::new());
+    ) -> Result<(usize, Option<Vec<Listed>>)> {
+        let (mut count, mut entries) = (0, Vec::new());
         let (from, to) = self.bounds(slice);
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        slice.snapshot.scan(from, to, Direction::Forward, &mut |key, _| {
+        slice.snapshot.scan(from, to, Direction::Forward, &mut |key, row| {
             count += 1;
             if count <= COUNTED_MAX {
-                keys.push(key.to_vec());
+                entries.push(Listed::new(key, row));
             }
             if count >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok((count, (count == keys.len() && count < limit).then_some(keys)))
+        Ok((count, (count == entries.len() && count < limit).then_some(entries)))
     }
 
     fn contains(&self, key: &[u8]) -> bool {
@@ -120,6 +121,13 @@ impl Branch {
             leading: 1,
             runs: Runs::Everywhere(merged(spans.iter().map(|span| run(&id, span)).collect())),
         }
+    }
+
+    /// The branch for all entries of an index.
+    pub(super) fn whole(id: IndexId, paths: Vec<Indexed>, layout: Vec<Component>) -> Branch {
+        let (from, to) = entry::all(&id);
+        let runs = Runs::Everywhere(vec![Run::Span(from, to)]);
+        Branch { node: 0, id, paths, layout, leading: 0, runs }
     }
 
     /// The branch for some entries of a composite index, in each slice.
@@ -190,7 +198,7 @@ impl Branch {
     }
 
     /// Whether several entries of the branch can lead to one document.
-    fn repeats(&self) -> bool {
+    pub(super) fn repeats(&self) -> bool {
         match &self.paths[..] {
             [Indexed::Path(path)] => path.contains(&PathSegment::Element) && self.is_wide(),
             // A shape stands under several cells.
@@ -350,12 +358,22 @@ pub(crate) struct Found {
     pub(crate) place: Vec<u8>,
 }
 
+/// What is known of a document that was found.
+pub(crate) enum Content {
+    /// All: it was read.
+    Item(Item),
+    /// The parts that the query looks at, from its entry.
+    Parts(Value),
+}
+
 /// The documents of all branches, one after the other.
 pub(crate) struct Lookup<'r, P> {
     reading: &'r Reading<P>,
     branches: Vec<Branch>,
     /// Single values that a document must have as well.
     also: Vec<Vec<u8>>,
+    /// Makes documents of entries, where these tell enough.
+    cover: Option<Cover>,
     resume: Option<&'r EntryProgress>,
     /// Whether the document at the resumed position is to be given again.
     inclusive: bool,
@@ -364,7 +382,7 @@ pub(crate) struct Lookup<'r, P> {
     followers: Vec<Follower<'r, P>>,
     /// How many entries in a row lacked another value.
     misses: usize,
-    found: VecDeque<(Found, Item)>,
+    found: VecDeque<(Found, Content)>,
     batch: usize,
     /// How many entries were looked at.
     pub(crate) visited: u64,
@@ -389,6 +407,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             reading,
             branches,
             also,
+            cover: None,
             resume,
             inclusive,
             at: (0, 0, 0),
@@ -402,15 +421,21 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
     }
 
     /// The same from the beginning, with the entries of its only run where they are known.
-    pub(crate) fn knowing(mut self, keys: Option<&[Vec<u8>]>) -> Self {
-        if let (Some(keys), Some(slice)) = (keys, self.reading.slices.first()) {
-            self.entries = Some(Entries::known(&slice.snapshot, keys));
+    pub(crate) fn knowing(mut self, entries: Option<&[Listed]>) -> Self {
+        if let (Some(entries), Some(slice)) = (entries, self.reading.slices.first()) {
+            self.entries = Some(Entries::known(&slice.snapshot, entries));
         }
         self
     }
 
+    /// The same without reading the documents that entries tell enough of.
+    pub(crate) fn covered(mut self, cover: Option<Cover>) -> Self {
+        self.cover = cover;
+        self
+    }
+
     /// The next document, which may be one that another entry leads to as well.
-    pub(crate) fn next(&mut self) -> Result<Option<(Found, Item)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Found, Content)>> {
         loop {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
@@ -457,10 +482,10 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
         }
         let entries = self.entries.as_mut().expect("was opened above");
         let layout = &self.branches[self.at.1].layout;
-        let mut keys: Vec<(Vec<u8>, usize)> = Vec::new();
+        let mut listed: Vec<(Listed, usize)> = Vec::new();
         let mut is_drained = false;
-        while keys.len() < self.batch {
-            let Some(key) = entries.next()? else {
+        while listed.len() < self.batch {
+            let Some(next) = entries.next()? else {
                 is_drained = true;
                 break;
             };
@@ -468,7 +493,8 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             if self.visited.is_multiple_of(ENTRIES_BETWEEN_CHECKS) {
                 self.reading.check_deadline()?;
             }
-            let parsed = entry::parse(&key, layout).ok_or_else(|| corrupt("index entry"))?;
+            let key = &next.key;
+            let parsed = entry::parse(key, layout).ok_or_else(|| corrupt("index entry"))?;
             let place = parsed.place;
             if *place < slice.from[..] || *place >= slice.to[..] {
                 continue;
@@ -482,20 +508,20 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             match missing {
                 None => {
                     let split = key.len() - place.len();
-                    keys.push((key, split));
+                    listed.push((next, split));
                     self.misses = 0;
                 }
                 Some(Next::End) => {
                     is_drained = true;
                     break;
                 }
-                Some(Next::At(next)) => {
+                Some(Next::At(ahead)) => {
                     self.misses += 1;
                     if self.misses > MISSES_MAX {
                         // The other value's documents lie far ahead: nothing before them counts.
                         self.misses = 0;
                         let prefix = &key[..key.len() - place.len()];
-                        entries.jump([prefix, &next].concat());
+                        entries.jump([prefix, &ahead].concat());
                     }
                 }
             }
@@ -506,16 +532,37 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             self.at.2 += 1;
         }
         self.batch = (self.batch * 2).min(BATCH_MAX);
-        let places: Vec<&[u8]> = keys.iter().map(|(key, split)| &key[*split..]).collect();
-        let items = self.reading.load(slice, &places)?;
-        for ((mut key, split), item) in keys.into_iter().zip(items) {
-            if let Some(item) = item {
+        let contents = self.contents(slice, &listed)?;
+        for ((Listed { mut key, .. }, split), content) in listed.into_iter().zip(contents) {
+            if let Some(content) = content {
                 let place = key.split_off(split);
                 let found = Found { slice: at.0, branch: at.1, key, place };
-                self.found.push_back((found, item));
+                self.found.push_back((found, content));
             }
         }
         Ok(true)
+    }
+
+    /// What there is at some entries, each with where its place begins; nothing where the document
+    /// is gone.
+    fn contents(
+        &self,
+        slice: &Slice<P>,
+        listed: &[(Listed, usize)],
+    ) -> Result<Vec<Option<Content>>> {
+        let told = |(entry, _): &(Listed, usize)| match &self.cover {
+            Some(cover) => cover.document(entry),
+            None => Ok(None),
+        };
+        let told = listed.iter().map(told).collect::<Result<Vec<Option<Value>>>>()?;
+        let untold = told.iter().zip(listed).filter(|(told, _)| told.is_none());
+        let places: Vec<&[u8]> = untold.map(|(_, (entry, split))| &entry.key[*split..]).collect();
+        let mut items = self.reading.load(slice, &places)?.into_iter();
+        let content = |told: Option<Value>| match told {
+            Some(document) => Some(Content::Parts(document)),
+            None => items.next().flatten().map(Content::Item),
+        };
+        Ok(told.into_iter().map(content).collect())
     }
 
     /// Opens the run that is next; says whether there was one in this slice.

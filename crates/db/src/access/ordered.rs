@@ -16,10 +16,11 @@ use query::{Indexed, OrderBy, Prepared};
 use storage::{Direction, Snapshot};
 use value::{Value, order};
 
+use super::cover::Cover;
 use super::entries::Entries;
 use super::lookup::{ENTRIES_BETWEEN_CHECKS, Run};
 use crate::continuation::Tie;
-use crate::index::entry::{self, Component, IndexId};
+use crate::index::entry::{self, Component, IndexId, Listed};
 use crate::index::shape::{self, NodeKind, ShapeId};
 use crate::row::{Item, corrupt};
 use crate::scan::{Reading, Slice};
@@ -77,6 +78,15 @@ pub(crate) struct Ranked {
     pub(crate) place: Vec<u8>,
     /// The document, where it had to be read to know the rank.
     pub(crate) item: Option<Item>,
+    /// The parts of it that the query looks at, where its entry tells them.
+    pub(crate) parts: Option<Value>,
+}
+
+impl Ranked {
+    /// A document that is still to be read.
+    pub(crate) fn unread(rank: Rank, slice: usize, place: Vec<u8>) -> Ranked {
+        Ranked { rank, slice, place, item: None, parts: None }
+    }
 }
 
 /// The sort keys of a document as bytes that ascend as the answer does.
@@ -112,9 +122,9 @@ fn values_of(keys: &[u8], order: &[OrderBy]) -> Option<Vec<Option<Value>>> {
     rest.is_empty().then_some(values)
 }
 
-/// What decides between equal keys for a document.
-pub(crate) fn tied(tie: Tie, place: &[u8], item: &Item) -> Vec<u8> {
-    if tie.is_rid() { item.header.rid_ordinal.to_be_bytes().to_vec() } else { place.to_vec() }
+/// What decides between equal keys for a document: its place or, where that is asked for, its number.
+pub(crate) fn tied(tie: Tie, place: &[u8], number: impl FnOnce() -> u64) -> Vec<u8> {
+    if tie.is_rid() { number().to_be_bytes().to_vec() } else { place.to_vec() }
 }
 
 /// An index that has documents in the order of a query.
@@ -137,6 +147,8 @@ pub(crate) struct Along {
     pub(crate) is_covered: bool,
     /// Whether it leads to documents of the scope only.
     pub(crate) is_straight: bool,
+    /// Makes documents of entries, where these tell enough.
+    pub(crate) cover: Option<Cover>,
 }
 
 /// The part of an index that a walk over one slice goes along.
@@ -187,7 +199,8 @@ impl Terms<'_> {
     fn rank(&self, place: &[u8], item: &Item) -> Result<Rank> {
         let document = item.document.to_value();
         let values = self.prepared.sort_keys_of(&document).map_err(crate::read::refused)?;
-        Ok(Rank { keys: sort_keys(&values, &self.order), tied: tied(self.tie, place, item) })
+        let tied = tied(self.tie, place, || item.header.rid_ordinal);
+        Ok(Rank { keys: sort_keys(&values, &self.order), tied })
     }
 
     fn check_memory(&self, bytes: usize) -> Result<()> {
@@ -373,7 +386,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
     fn step_entries(&mut self) -> Result<()> {
         let slice = self.slice();
         let entries = self.entries.as_mut().expect("is called while there are entries");
-        let Some(key) = entries.next()? else {
+        let Some(listed) = entries.next()? else {
             self.entries = None;
             return Ok(());
         };
@@ -382,7 +395,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             self.reading.check_deadline()?;
         }
         let parsed =
-            entry::parse(&key, &self.along.layout).ok_or_else(|| corrupt("index entry"))?;
+            entry::parse(&listed.key, &self.along.layout).ok_or_else(|| corrupt("index entry"))?;
         if parsed.exact && !self.terms.tie.is_rid() {
             if is_inside(parsed.place, slice) {
                 let skipped = self.along.stretches[self.slice].fixed.len();
@@ -392,15 +405,20 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
                 }
                 let place = parsed.place.to_vec();
                 let rank = Rank { keys, tied: place.clone() };
-                self.pending.push_back(Ranked { rank, slice: self.slice, place, item: None });
+                let parts = match &self.along.cover {
+                    Some(cover) => cover.document(&listed)?,
+                    None => None,
+                };
+                let ranked = Ranked { parts, ..Ranked::unread(rank, self.slice, place) };
+                self.pending.push_back(ranked);
             }
             return Ok(());
         }
-        let shared = key[..sure_length(&key, &self.along.layout)].to_vec();
+        let shared = listed.key[..sure_length(&listed.key, &self.along.layout)].to_vec();
         let mut places = Vec::new();
         let mut bytes = 0;
-        let mut key = Some(key);
-        while let Some(current) = key {
+        let mut next = Some(listed);
+        while let Some(Listed { key: current, .. }) = next {
             let parsed =
                 entry::parse(&current, &self.along.layout).ok_or_else(|| corrupt("index entry"))?;
             if is_inside(parsed.place, slice) {
@@ -409,7 +427,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
                 places.push(parsed.place.to_vec());
             }
             let is_shared = entries.peek()?.is_some_and(|next| next.starts_with(&shared));
-            key = if is_shared { entries.next()? } else { None };
+            next = if is_shared { entries.next()? } else { None };
         }
         self.gather(places)
     }
@@ -433,7 +451,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
                 bytes += rank.keys.len() + 2 * place.len() + size_of::<Ranked>();
                 self.terms.check_memory(bytes)?;
                 let (place, item) = (place.clone(), Some(item).filter(|_| is_short));
-                ranked.push(Ranked { rank, slice: self.slice, place, item });
+                ranked.push(Ranked { item, ..Ranked::unread(rank, self.slice, place) });
             }
         }
         ranked.sort_by(|left, right| left.rank.compare(&right.rank, self.terms.tie));
@@ -488,7 +506,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             invert(&mut keys);
         }
         let rank = Rank { keys, tied: place.clone() };
-        self.pending.push_back(Ranked { rank, slice: self.slice, place, item: None });
+        self.pending.push_back(Ranked::unread(rank, self.slice, place));
         Ok(())
     }
 
@@ -509,7 +527,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
 /// So many documents are held while they wait for their turn.
 const HELD_MAX: usize = 16;
 
-fn is_inside<P>(place: &[u8], slice: &Slice<P>) -> bool {
+pub(super) fn is_inside<P>(place: &[u8], slice: &Slice<P>) -> bool {
     *place >= slice.from[..] && *place < slice.to[..]
 }
 

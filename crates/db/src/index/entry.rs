@@ -3,10 +3,12 @@
 //! The values are terms ([`value::order`]), one for an ordinary index and several, one behind the
 //! other, for a composite one; those of descending paths have all their bytes inverted. The place of
 //! the document follows the values, so that an equality inside one logical partition is one run of
-//! keys. The row is empty.
+//! keys. The row is empty, unless a number was written otherwise than its value alone tells: `1.0`
+//! and `1` have one key, and the row says that only the document knows which of them it is.
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use query::{PathSegment, ScalarKind, Span};
 use ring::digest;
 use value::{Value, order};
@@ -122,6 +124,30 @@ pub(crate) fn encode_component(value: Option<&Value>, descending: bool, out: &mu
     order::encode_term(value, out);
     if descending {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+/// Whether an entry cannot tell how a value is written.
+pub(crate) fn is_respelled(value: Option<&Value>) -> bool {
+    matches!(value, Some(Value::Number(number)) if !number.is_plain())
+}
+
+/// The row of an entry.
+pub(crate) fn row(is_respelled: bool) -> Bytes {
+    Bytes::from_static(if is_respelled { &[1] } else { &[] })
+}
+
+/// The key of an entry with what its row says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) key: Vec<u8>,
+    /// Whether a number is written otherwise in the document than its value alone tells.
+    pub(crate) is_respelled: bool,
+}
+
+impl Listed {
+    pub(crate) fn new(key: &[u8], row: &[u8]) -> Listed {
+        Listed { key: key.to_vec(), is_respelled: !row.is_empty() }
     }
 }
 

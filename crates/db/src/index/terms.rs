@@ -5,6 +5,8 @@
 //! What depends on system properties (`_ts`, and computed properties, which may look at any of them) is
 //! *late*: it is worked out in the commit.
 
+use std::cmp::Ordering;
+
 use value::{Object, Value};
 
 use super::cells;
@@ -20,20 +22,56 @@ use crate::row::{Item, corrupt};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     bytes: Vec<u8>,
-    /// Where each term starts and ends.
-    parts: Vec<(u32, u32)>,
+    parts: Vec<Part>,
     /// What the document looks like; nothing where there is no index.
     pub(crate) shape: Option<Shape>,
 }
 
+/// Where a term starts and ends, and what its row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    start: u32,
+    end: u32,
+    is_respelled: bool,
+}
+
+impl Part {
+    fn of(self, bytes: &[u8]) -> Term<'_> {
+        let Part { start, end, is_respelled } = self;
+        Term { key: &bytes[start as usize..end as usize], is_respelled }
+    }
+}
+
+/// What an entry is made of, beside the place of the document. Sorts by key; of two that share one,
+/// the one that is written otherwise comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term<'a> {
+    /// The index and the value.
+    pub(crate) key: &'a [u8],
+    /// Whether a number in it is written otherwise than its value alone tells.
+    pub(crate) is_respelled: bool,
+}
+
+impl Ord for Term<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(other.key).then(other.is_respelled.cmp(&self.is_respelled))
+    }
+}
+
+impl PartialOrd for Term<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl Terms {
     /// The terms, in order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.parts.iter().map(|part| self.term(part))
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Term<'_>> {
+        self.parts.iter().map(|part| part.of(&self.bytes))
     }
 
-    pub(crate) fn contains(&self, term: &[u8]) -> bool {
-        self.parts.binary_search_by(|part| self.term(part).cmp(term)).is_ok()
+    pub(crate) fn contains(&self, term: Term<'_>) -> bool {
+        self.parts.binary_search_by(|part| part.of(&self.bytes).cmp(&term)).is_ok()
     }
 
     /// How many terms there are.
@@ -46,27 +84,31 @@ impl Terms {
         self.bytes.len()
     }
 
-    fn term(&self, part: &(u32, u32)) -> &[u8] {
-        &self.bytes[part.0 as usize..part.1 as usize]
-    }
-
     fn push(&mut self, id: &IndexId, value: &Value) {
-        self.push_with(id, |bytes| entry::encode_component(Some(value), false, bytes));
+        self.push_all(id, [(Some(value), Component::Ascending)]);
     }
 
-    fn push_with(&mut self, id: &IndexId, encode: impl FnOnce(&mut Vec<u8>)) {
+    fn push_all<'v>(
+        &mut self,
+        id: &IndexId,
+        values: impl IntoIterator<Item = (Option<&'v Value>, Component)>,
+    ) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&id.0);
-        encode(&mut self.bytes);
+        let mut is_respelled = false;
+        for (value, component) in values {
+            entry::encode_component(value, component == Component::Descending, &mut self.bytes);
+            is_respelled |= entry::is_respelled(value);
+        }
         // A document has at most 2 MB, and a term is not much longer than what it is made from.
-        self.parts.push((start as u32, self.bytes.len() as u32));
+        let (start, end) = (start as u32, self.bytes.len() as u32);
+        self.parts.push(Part { start, end, is_respelled });
     }
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
-        let term = |part: &(u32, u32)| &bytes[part.0 as usize..part.1 as usize];
-        self.parts.sort_unstable_by(|left, right| term(left).cmp(term(right)));
-        self.parts.dedup_by(|left, right| term(left) == term(right));
+        self.parts.sort_unstable_by(|left, right| left.of(bytes).cmp(&right.of(bytes)));
+        self.parts.dedup_by(|left, right| left.of(bytes).key == right.of(bytes).key);
     }
 }
 
@@ -133,12 +175,8 @@ impl Definition {
         terms: &mut Terms,
     ) {
         for composite in self.composites().iter().filter(|one| one.is_late == is_late) {
-            terms.push_with(&composite.id, |bytes| {
-                for (part, component) in composite.parts.iter().zip(&composite.components) {
-                    let is_descending = *component == Component::Descending;
-                    entry::encode_component(part.of(document, computed), is_descending, bytes);
-                }
-            });
+            let values = composite.parts.iter().map(|part| part.of(document, computed));
+            terms.push_all(&composite.id, values.zip(composite.components.iter().copied()));
         }
     }
 }

@@ -234,6 +234,27 @@ async fn old_versions_of_a_range_are_read_without_forgotten_definitions() {
     assert!(usable_in(&server.container(), &before).serves(&id).is_none());
 }
 
+/// The key of an entry is the same for all ways to write a number, and still it has to change.
+#[tokio::test]
+async fn an_entry_follows_the_spelling_of_its_number() {
+    let server = with_documents(EVERYTHING, 1).await;
+    let marked = || {
+        let (from, to) = key::all_of(Kind::Index);
+        let rows = crate::sweep::rows_between(&server.snapshot(), &from, &to, 1_000).unwrap();
+        rows.iter().filter(|(_, row)| !row.is_empty()).count()
+    };
+    for (number, expected) in [("7.0", 1), ("7", 0), ("7e0", 1), ("7.00", 1), ("8", 0)] {
+        server.upsert(&format!(r#"{{"id":"0","pk":"x","a":{number}}}"#)).await;
+        assert_eq!(marked(), expected, "{number}");
+        server.verify();
+    }
+    server.upsert(r#"{"id":"0","pk":"x","a":9.0}"#).await;
+    server.redefine(ONLY_A).await;
+    server.db.sweep().await.unwrap();
+    assert_eq!(marked(), 1);
+    server.verify();
+}
+
 #[tokio::test]
 async fn shapes_come_and_go_with_their_documents() {
     let server = with_documents(EVERYTHING, 3).await;

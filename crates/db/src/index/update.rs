@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use value::Object;
 
-use super::shape;
-use super::terms::Terms;
+use super::terms::{Term, Terms};
+use super::{entry, shape};
 use crate::key::Kind;
 use crate::row::Item;
 use crate::transaction::Transaction;
@@ -99,21 +99,21 @@ pub(super) struct At<'a> {
 }
 
 impl At<'_> {
-    fn contains(&self, place: &[u8], term: &[u8]) -> bool {
+    fn contains(&self, place: &[u8], term: Term<'_>) -> bool {
         self.place == place && self.terms.iter().any(|terms| terms.contains(term))
     }
 
-    /// Calls with the key of each entry that is not among those of `other`.
-    fn each_beyond(&self, other: Option<&At<'_>>, mut call: impl FnMut(&[u8])) {
+    /// Calls with the key and the row of each entry that is not among those of `other`.
+    fn each_beyond(&self, other: Option<&At<'_>>, mut call: impl FnMut(&[u8], Bytes)) {
         let mut key = vec![Kind::Index as u8];
         for term in self.terms.iter().flat_map(|terms| terms.iter()) {
             if other.is_some_and(|other| other.contains(self.place, term)) {
                 continue;
             }
             key.truncate(1);
-            key.extend_from_slice(term);
+            key.extend_from_slice(term.key);
             key.extend_from_slice(self.place);
-            call(&key);
+            call(&key, entry::row(term.is_respelled));
         }
     }
 }
@@ -125,10 +125,10 @@ pub(super) fn difference(
     new: Option<At<'_>>,
 ) -> Result<()> {
     if let Some(old) = &old {
-        old.each_beyond(new.as_ref(), |key| txn.view.delete(key));
+        old.each_beyond(new.as_ref(), |key, _| txn.view.delete(key));
     }
     if let Some(new) = &new {
-        new.each_beyond(old.as_ref(), |key| txn.view.put(key, Bytes::new()));
+        new.each_beyond(old.as_ref(), |key, row| txn.view.put(key, row));
     }
     txn.touch();
     let shape_of = |at: &Option<At<'_>>| {

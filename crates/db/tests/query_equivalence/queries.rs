@@ -35,6 +35,8 @@ pub(crate) struct Query {
     is_inline: bool,
     pub(crate) keys: Vec<Key>,
     pub(crate) is_sorted_by_computed: bool,
+    /// Whether each row comes of one document, so that it is written as there.
+    pub(crate) is_row_wise: bool,
     /// The one partition to look at.
     pub(crate) partition: Option<usize>,
 }
@@ -358,12 +360,15 @@ fn filter(also: Option<&'static str>) -> BoxedStrategy<Filter> {
 struct Shape {
     selection: String,
     is_distinct: bool,
+    is_grouped: bool,
     from: &'static str,
     /// Whatever comes behind the filter.
     tail: String,
     keys: Vec<Key>,
     is_sorted_by_computed: bool,
     also: Option<&'static str>,
+    /// The places that the filter is about, where it is not about any.
+    about: Vec<&'static str>,
 }
 
 impl Shape {
@@ -371,13 +376,59 @@ impl Shape {
         Self {
             selection: selection.into(),
             is_distinct: false,
+            is_grouped: false,
             from,
             tail: String::new(),
             keys: Vec::new(),
             is_sorted_by_computed: false,
             also,
+            about: Vec::new(),
         }
     }
+}
+
+/// Queries that look at nothing but what the entries of one index tell.
+fn told_by_entries() -> BoxedStrategy<Shape> {
+    let indexes = vec![
+        vec!["c.n"],
+        vec!["c.s"],
+        vec!["c.a"],
+        vec!["c.o.x"],
+        vec!["c.o.y.z"],
+        vec!["c._ts"],
+        vec!["c.id"],
+        vec!["c.a", "c.b"],
+        vec!["c.t", "c.n"],
+        vec!["c.o.x", "c.s"],
+        vec!["c.pk", "c.s"],
+    ];
+    let selected = prop::sample::subsequence(vec!["c.id", "c.pk", "c.a.k", "c.o.x"], 0..3);
+    let ordered = prop::sample::select(vec!["", "", " ASC", " DESC"]);
+    (prop::sample::select(indexes), selected, ordered)
+        .prop_map(|(paths, more, direction)| {
+            // Names like those in the document, so that keys of the order are found in the rows.
+            let column = |path: &&str| format!("{path} AS {}", path.replace(['.', '_'], ""));
+            let mut columns: Vec<String> = more.iter().map(column).collect();
+            let fresh = paths.iter().filter(|path| !more.contains(*path));
+            columns.extend(fresh.map(column));
+            let mut shape = Shape::plain(columns.join(", "), "c", None);
+            if let ([path], false) = (&paths[..], direction.is_empty()) {
+                shape.tail = format!(" ORDER BY {path}{direction}");
+                let name = match *path {
+                    "c.n" => "cn",
+                    "c.s" => "cs",
+                    "c.a" => "ca",
+                    "c.o.x" => "cox",
+                    "c.o.y.z" => "coyz",
+                    "c._ts" => "cts",
+                    _ => "cid",
+                };
+                shape.keys = vec![vec![name]];
+            }
+            shape.about = paths;
+            shape
+        })
+        .boxed()
 }
 
 fn row_wise() -> BoxedStrategy<Shape> {
@@ -436,6 +487,21 @@ fn grouped() -> BoxedStrategy<Shape> {
         "VALUE {\"low\": MIN(c.s), \"high\": MAX(c.s), \"n\": COUNT(1)}",
     ]);
     let one = one.prop_map(|selection| Shape::plain(selection, "c", None));
+    let extremes = prop::sample::select(vec![
+        ("VALUE MIN(c.n)", "c.n"),
+        ("VALUE {\"low\": MIN(c.n), \"high\": MAX(c.n)}", "c.n"),
+        ("MIN(c.s) AS low, MAX(c.t) AS high", "c.s"),
+        ("VALUE MAX(c.s)", "c.s"),
+        ("VALUE MAX(c.t)", "c.t"),
+        ("VALUE MIN(c.o.x)", "c.o.x"),
+        ("VALUE MAX(c._ts)", "c._ts"),
+        ("VALUE MIN(c.q)", "c.q"),
+        ("VALUE MAX(c.missing)", "c.missing"),
+    ]);
+    let extremes = (extremes, any::<bool>()).prop_map(|((selection, path), is_about)| Shape {
+        about: if is_about { vec![path] } else { Vec::new() },
+        ..Shape::plain(selection, "c", None)
+    });
     let elements = Just(Shape {
         tail: " GROUP BY x".to_owned(),
         ..Shape::plain("x, COUNT(1) AS n", "c JOIN x IN c.l", Some("x"))
@@ -446,7 +512,9 @@ fn grouped() -> BoxedStrategy<Shape> {
         Just(Shape::plain("VALUE x", "c JOIN x IN c.l", Some("x"))),
     ];
     let distinct = distinct.prop_map(|shape| Shape { is_distinct: true, ..shape });
-    prop_oneof![2 => many, 2 => one, 1 => elements, 2 => distinct].boxed()
+    let grouped = prop_oneof![2 => many, 2 => one, 2 => extremes, 1 => elements];
+    let grouped = grouped.prop_map(|shape| Shape { is_grouped: true, ..shape });
+    prop_oneof![5 => grouped, 2 => distinct].boxed()
 }
 
 /// A key to sort by, and where a whole document holds it.
@@ -520,9 +588,18 @@ fn sorted() -> BoxedStrategy<Shape> {
 
 /// Any query.
 pub(crate) fn queries() -> impl Strategy<Value = Query> {
-    let shape = prop_oneof![3 => row_wise(), 2 => grouped(), 3 => sorted()];
+    let shape = prop_oneof![3 => row_wise(), 2 => grouped(), 3 => sorted(), 3 => told_by_entries()];
     let filtered = shape.prop_flat_map(|shape| {
-        let filter = prop::option::weighted(0.85, filter(shape.also));
+        let filter = match &shape.about[..] {
+            [] => filter(shape.also),
+            [only] => compared(Just(*only).boxed()),
+            [first, second, ..] => {
+                (compared(Just(*first).boxed()), compared(Just(*second).boxed()))
+                    .prop_map(|(first, second)| Filter::joined(vec![first, second], " AND "))
+                    .boxed()
+            }
+        };
+        let filter = prop::option::weighted(0.85, filter);
         (Just(shape), filter)
     });
     let limit = prop_oneof![
@@ -546,6 +623,7 @@ pub(crate) fn queries() -> impl Strategy<Value = Query> {
                 is_inline,
                 keys: shape.keys,
                 is_sorted_by_computed: shape.is_sorted_by_computed,
+                is_row_wise: !shape.is_distinct && !shape.is_grouped,
                 partition,
             }
         },

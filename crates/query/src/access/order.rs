@@ -5,7 +5,8 @@
 //! without the frames of the joins.
 
 use crate::access::{Indexed, OrderBy, PathSegment};
-use crate::plan::{Origin, PathStep, Plan, Scalar, Source};
+use crate::aggregate::AggregateKind;
+use crate::plan::{Aggregate, Origin, PathStep, Plan, Scalar, Source};
 use std::sync::Arc;
 
 /// The keys as an index knows them.
@@ -15,6 +16,25 @@ pub(super) fn order(plan: &Plan) -> Vec<OrderBy> {
         .iter()
         .map(|order| OrderBy { key: key(&order.scalar), descending: order.descending })
         .collect()
+}
+
+/// What the query wants the least or the greatest of, where that is all that it wants of documents: by
+/// which the best document comes first.
+pub(super) fn extremes(plan: &Plan) -> Option<Vec<OrderBy>> {
+    let [Source { origin: Origin::Container(_), iterates: false }] = &plan.sources[..] else {
+        return None;
+    };
+    let grouping = plan.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+    let extreme = |aggregate: &Aggregate| {
+        let descending = match aggregate.kind {
+            AggregateKind::Min => false,
+            AggregateKind::Max => true,
+            _ => return None,
+        };
+        let key = indexed(plan, &aggregate.argument)?;
+        Some(OrderBy { key: Some(key), descending })
+    };
+    grouping.aggregates.iter().map(extreme).collect()
 }
 
 /// The keys over one frame, which is the value of the first source.

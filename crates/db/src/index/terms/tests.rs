@@ -59,7 +59,7 @@ fn single(id: IndexId, value: &Value) -> Vec<u8> {
 fn all_terms(definition: &Definition, document: &Object) -> BTreeSet<Vec<u8>> {
     let [early, late] = definition.terms_of(&stored(document)).unwrap();
     assert!(early.iter().is_sorted() && late.iter().is_sorted());
-    let terms: Vec<_> = early.iter().chain(late.iter()).map(<[u8]>::to_vec).collect();
+    let terms: Vec<_> = early.iter().chain(late.iter()).map(|term| term.key.to_vec()).collect();
     let distinct: BTreeSet<_> = terms.iter().cloned().collect();
     assert_eq!(distinct.len(), terms.len(), "a term comes once");
     distinct
@@ -110,6 +110,26 @@ fn policies_take_scalars() {
         r#"{"id":"x","a":1,"b":{"c":[1,{"d":2}]},"e":3}"#,
         r#"[["/id","x"],["/e",3]]"#,
     );
+}
+
+#[test]
+fn a_term_says_whether_its_number_is_written_otherwise() {
+    let definition = with_policy(r#"{"compositeIndexes":[[{"path":"/a"},{"path":"/b"}]]}"#);
+    let respelled = |document: &str| {
+        let [early, _] = definition.terms_of(&stored(&object(document))).unwrap();
+        early.iter().filter(|term| term.is_respelled).count()
+    };
+    for plain in ["1", "-1.5", "0", "1e21", "0.1", "9007199254740992", "\"1.0\"", "null", "{}"] {
+        let expected = if plain == "1e21" { 2 } else { 0 };
+        assert_eq!(respelled(&format!(r#"{{"id":"x","a":{plain}}}"#)), expected, "{plain}");
+    }
+    // At its path and in the composite index.
+    for other in ["1.0", "-0", "-0.0", "1e2", "9007199254740993", "0.10", "1E5"] {
+        assert_eq!(respelled(&format!(r#"{{"id":"x","b":{other}}}"#)), 2, "{other}");
+    }
+    // Two that share an entry.
+    assert_eq!(respelled(r#"{"id":"x","a":[1,1.0]}"#), 1);
+    assert_eq!(respelled(r#"{"id":"x","a":[1.0,1]}"#), 1);
 }
 
 #[test]

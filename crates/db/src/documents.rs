@@ -14,6 +14,7 @@ use crate::continuation::{Cursor, Subject};
 use crate::database::Db;
 use crate::explain::IndexUse;
 use crate::key::{self, PartitionPrefix};
+use crate::ration::Effort;
 use crate::row::{self, Item};
 use crate::scan::Scope;
 use crate::session::{Position, Session};
@@ -136,6 +137,8 @@ pub struct Page {
     /// counted or told apart: such a query over several partitions is refused, and the client asks for a
     /// plan.
     pub client_merges: bool,
+    /// How much may be done for it.
+    pub effort: Effort,
 }
 
 /// How a commit ended, and where; a fault of the storage has no place.
@@ -417,7 +420,7 @@ impl<S: RangeStore> Db<S> {
         let cursor = page.continuation.as_deref();
         let cursor =
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
-        let reading = self.reading(container, scope, None, session)?;
+        let reading = self.reading(container, scope, None, session, page.effort)?;
         let nothing = Parts::Members(BTreeMap::new());
         let ended = cursor.as_ref().map(|cursor| Ended { at: &cursor.progress, inclusive: false });
         let are_few = reading.is_few()?;

@@ -21,6 +21,7 @@ use crate::database::Db;
 use crate::documents::{Failure, FeedPage, PAGE_ITEMS, Page};
 use crate::plan::ResumeFilter;
 use crate::policy::{CompositePath, IndexingMode, Order, Segment, Step};
+use crate::ration::{Effort, Rationed};
 use crate::resource::Resource;
 use crate::scan::{READING_MS, Scope, Slice};
 use crate::session::Session;
@@ -85,6 +86,10 @@ pub(crate) fn refused(error: query::Error) -> Error {
 
 /// How much memory a query may use.
 const QUERY_BYTES: usize = 128 * 1024 * 1024;
+/// And how much one that takes a moment.
+const MOMENT_BYTES: usize = 4 * 1024 * 1024;
+/// Longer texts take longer to read than a moment.
+const MOMENT_TEXT_BYTES: usize = 4 * 1024;
 
 impl<S: RangeStore> Db<S> {
     /// Runs a query over documents. This works for as long as it takes, up to a few seconds: call it
@@ -98,7 +103,7 @@ impl<S: RangeStore> Db<S> {
         session: Option<&Session>,
     ) -> Result<FeedPage, Failure> {
         if page.client_merges {
-            let ranges = self.ask(container, query, scope, session, |asked| {
+            let ranges = self.ask(container, query, scope, page.effort, session, |asked| {
                 let is_in_turns =
                     asked.prepared.is_streaming() && crosses_partitions(&asked, scope);
                 Ok(if is_in_turns { turns::ranges_of(asked.reading) } else { Vec::new() })
@@ -126,7 +131,7 @@ impl<S: RangeStore> Db<S> {
             cursor.map(|text| Cursor::verify(text, &self.signing, &subject)).transpose()?;
         let cursor = cursor.filter(|cursor| !cursor.is_at_beginning());
         let items_max = page.items_max.unwrap_or(PAGE_ITEMS).max(1);
-        self.ask(container, query, scope, session, |asked| {
+        self.ask(container, query, scope, page.effort, session, |asked| {
             // The service leaves to clients what cannot be answered without a look at all rows, and of
             // the rest it does not look whether anything follows a full page. Aggregates it leaves to
             // them also where the filter names the partition and the request does not.
@@ -159,7 +164,8 @@ impl<S: RangeStore> Db<S> {
         scope: &Scope,
         session: Option<&Session>,
     ) -> Result<Value, Failure> {
-        self.ask(container, query, scope, session, |asked| Ok(asked.explain()?.to_value()))
+        let effort = Effort::Whole;
+        self.ask(container, query, scope, effort, session, |asked| Ok(asked.explain()?.to_value()))
     }
 
     /// Makes a query ready to be answered.
@@ -168,10 +174,14 @@ impl<S: RangeStore> Db<S> {
         container: &Arc<Container>,
         query: &QueryText,
         scope: &Scope,
+        effort: Effort,
         session: Option<&Session>,
-        then: impl FnOnce(Asked<'_, S::Snapshot>) -> Result<T>,
+        then: impl FnOnce(Asked<'_, Rationed<S::Snapshot>>) -> Result<T>,
     ) -> Result<T, Failure> {
-        let prepared = self.prepare(query, Some(container))?;
+        let prepared = match effort {
+            Effort::Moment => self.prepare_for_a_moment(query, container)?,
+            Effort::Whole => self.prepare(query, Some(container))?,
+        };
         if query.resume.is_some() && prepared.order().is_empty() {
             return Err(Error::bad_request("only a query with ORDER BY has a resume filter").into());
         }
@@ -200,7 +210,7 @@ impl<S: RangeStore> Db<S> {
             )
             .into());
         }
-        let reading = self.reading(container, scope, parts.as_deref(), session)?;
+        let reading = self.reading(container, scope, parts.as_deref(), session, effort)?;
         let key = match parts.as_deref() {
             Some([part]) => part.key.as_ref(),
             Some(_) => None,
@@ -237,6 +247,25 @@ impl<S: RangeStore> Db<S> {
     ) -> Result<query::Prepared> {
         let deadline = Arc::new(Deadline::new(self.clock.clone()));
         prepare(query, container, self.clock.now_ms(), limits(deadline, READING_MS))
+    }
+}
+
+impl<S: RangeStore> Db<S> {
+    /// Makes a query ready that has little memory and no time: it fails where it would look at the
+    /// clock, which it does when it has done some thousand steps, and before anything that takes
+    /// long by itself.
+    fn prepare_for_a_moment(
+        &self,
+        query: &QueryText,
+        container: &Container,
+    ) -> Result<query::Prepared> {
+        let calls_functions = query.text.to_ascii_lowercase().contains("udf");
+        if query.text.len() > MOMENT_TEXT_BYTES || calls_functions {
+            return Err(Error::new(Kind::Timeout, "the query takes longer than a moment"));
+        }
+        let is_expired = Arc::new(|| true);
+        let limits = query::Limits { memory_bytes_max: MOMENT_BYTES, is_expired };
+        prepare(query, Some(container), self.clock.now_ms(), limits)
     }
 }
 

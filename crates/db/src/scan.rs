@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::container::{Container, Range};
 use crate::database::Db;
 use crate::key::{self, PartitionPrefix};
+use crate::ration::{Effort, Ration, Rationed};
 use crate::routing::KeyRange;
 use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
 use crate::session::{Position, Session};
@@ -141,8 +142,10 @@ impl<S: RangeStore> Db<S> {
         scope: &Scope,
         parts: Option<&[KeyRange]>,
         session: Option<&Session>,
-    ) -> Result<Reading<S::Snapshot>> {
-        let mut opened: HashMap<RangeId, Opened<S::Snapshot>> = HashMap::new();
+        effort: Effort,
+    ) -> Result<Reading<Rationed<S::Snapshot>>> {
+        let ration = Ration::of(effort);
+        let mut opened: HashMap<RangeId, Opened<Rationed<S::Snapshot>>> = HashMap::new();
         let mut slices = Vec::new();
         let mut at = Vec::new();
         for interval in intervals(container, scope, parts)? {
@@ -151,6 +154,7 @@ impl<S: RangeStore> Db<S> {
                 Entry::Occupied(known) => known.get().clone(),
                 Entry::Vacant(unknown) => {
                     let snapshot = self.store.snapshot(range.storage)?;
+                    let snapshot = Rationed { snapshot, ration: ration.clone() };
                     let position = container.position(&range, snapshot.lsn());
                     if let Some(session) = session {
                         session.check(&position)?;

@@ -2,11 +2,12 @@
 //!
 //! Such work would hold up every other request of its thread, so it runs on threads of its own, as
 //! many at once as there are cores. What waits for one is bounded too: beyond that a client is told
-//! to come back later.
+//! to come back later. But most queries are over sooner than another thread wakes up, so what may be one
+//! of these is tried at once.
 
 use std::num::NonZeroUsize;
 
-use db::{Error, Kind, Result};
+use db::{Effort, Error, Kind, Result};
 use tokio::sync::Semaphore;
 
 /// Runs long work, some at once and some waiting.
@@ -29,6 +30,18 @@ impl Compute {
         Self {
             running: Semaphore::new(cores),
             admitted: Semaphore::new(cores * (1 + WAITING_PER_CORE)),
+        }
+    }
+
+    /// Runs the work here and now if a moment is enough for it, and else as [`Compute::run`] does.
+    pub(crate) async fn run_soon<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl Fn(Effort) -> Result<T, E> + Send + 'static,
+    ) -> Result<Result<T, E>> {
+        // Why it failed does not matter: there may have been too little of something.
+        match work(Effort::Moment) {
+            Ok(done) => Ok(Ok(done)),
+            Err(_) => self.run(move || work(Effort::Whole)).await,
         }
     }
 
@@ -84,6 +97,21 @@ mod tests {
         release.send(()).unwrap();
         first.await.unwrap().unwrap();
         assert_eq!(compute.run(|| 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn what_takes_longer_than_a_moment_is_run_again_elsewhere() {
+        let compute = Compute::with_cores(1);
+        let here = std::thread::current().id();
+        let work = move |effort| match effort {
+            Effort::Moment => Err("too little"),
+            Effort::Whole => Ok(std::thread::current().id()),
+        };
+        assert_ne!(compute.run_soon(work).await.unwrap(), Ok(here));
+        let work = |_| Ok::<_, ()>(std::thread::current().id());
+        assert_eq!(compute.run_soon(work).await.unwrap(), Ok(here));
+        let refused = compute.run_soon(Err::<(), _>).await.unwrap();
+        assert_eq!(refused, Err(Effort::Whole));
     }
 
     #[tokio::test]

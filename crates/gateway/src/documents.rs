@@ -2,13 +2,15 @@
 //!
 //! The wire form of each is in the protocol's own words: `POST …/docs` creates, or with headers
 //! upserts, queries, plans or runs a batch; `GET`, `PUT`, `PATCH` and `DELETE` on `…/docs/{id}` act on
-//! one document. Reads and small writes run where they are; queries and feeds go to [`Compute`].
+//! one document. Reads and small writes run where they are; queries and feeds go to [`Compute`] where a
+//! moment is not enough for them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use db::{
-    Address, Call, Charge, Container, Db, Error, FeedPage, PlanRequest, Result, Triggers, Write,
+    Address, Call, Charge, Container, Db, Error, FeedPage, Page, PlanRequest, Result, Triggers,
+    Write,
 };
 use storage::RangeStore;
 use tokio::sync::watch;
@@ -149,8 +151,11 @@ impl<S: RangeStore> Documents<'_, S> {
         let (db, container) = (self.db.clone(), self.container.clone());
         let (scope, page) = (self.options.scope(), self.options.page.clone());
         let session = self.options.session.clone();
-        let read = move || db.read_feed(&container, &scope, &page, session.as_ref());
-        let feed = self.compute.run(read).await??;
+        let read = move |effort| {
+            let page = Page { effort, ..page.clone() };
+            db.read_feed(&container, &scope, &page, session.as_ref())
+        };
+        let feed = self.compute.run_soon(read).await??;
         Ok(self.feed(feed))
     }
 
@@ -167,8 +172,11 @@ impl<S: RangeStore> Documents<'_, S> {
         page.tell_indexes = self.options.index_metrics.is_some();
         page.client_merges = self.client_merges;
         let started = tokio::time::Instant::now();
-        let run = move || db.query(&container, &query, &scope, &page, session.as_ref());
-        let feed = self.compute.run(run).await??;
+        let run = move |effort| {
+            let page = Page { effort, ..page.clone() };
+            db.query(&container, &query, &scope, &page, session.as_ref())
+        };
+        let feed = self.compute.run_soon(run).await??;
         let took_ms = started.elapsed().as_secs_f64() * 1_000.0;
         let query = query_headers(self.options, &feed, took_ms);
         Ok(Answer { query, ..self.feed(feed) })

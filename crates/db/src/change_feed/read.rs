@@ -23,6 +23,7 @@ use crate::container::Container;
 use crate::database::Db;
 use crate::documents::{Failure, PAGE_BYTES, PAGE_ITEMS};
 use crate::key::{self, Kind, PartitionPrefix};
+use crate::ration::Effort;
 use crate::row::{ItemHeader, PartitionCounters, corrupt};
 use crate::scan::{Reading, Scope, Slice};
 use crate::session::{Position, Session};
@@ -124,7 +125,7 @@ impl<S: RangeStore> Db<S> {
         if request.mode == ChangeMode::AllVersions {
             check_all_versions(container, request)?;
         }
-        let reading = self.reading(container, scope, None, session)?;
+        let reading = self.reading(container, scope, None, session, Effort::Whole)?;
         let mut reader = Reader {
             parts: parts(&reading, request)?,
             now_s: self.clock.now_s(),

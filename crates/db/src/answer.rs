@@ -99,7 +99,7 @@ impl<P: Snapshot> Asked<'_, P> {
 
     fn chooser(&self) -> Result<Chooser<'_, P>> {
         let touched = if self.needs_documents()? { None } else { Some(self.prepared.touched()) };
-        Chooser::new(self.reading, self.insists, touched)
+        Chooser::new(self.reading, self.insists, self.prepared, touched)
     }
 
     /// Whether more of a document is needed than what the query looks at: its text, or its number.
@@ -139,9 +139,17 @@ impl<P: Snapshot> Asked<'_, P> {
             }
             (None, Some(Choice::Nothing)) => Way::Nothing,
             (None, Some(Choice::Scan) | None) => Way::Scan,
-            (None, Some(Choice::Lookup { branches, also, entries, cover, .. })) => {
+            (None, Some(Choice::Lookup { branches, also, entries, cover, sieve, .. })) => {
                 let indexes = branches.iter().map(|branch| branch.directed_paths()).collect();
-                Way::Lookup { indexes, entries, also: also.len(), is_covered: cover.is_some() }
+                match sieve {
+                    Some(_) => Way::Sieve(indexes),
+                    None => Way::Lookup {
+                        indexes,
+                        entries,
+                        also: also.len(),
+                        is_covered: cover.is_some(),
+                    },
+                }
             }
         };
         let is_sorted_in_memory = along.is_none();
@@ -247,11 +255,14 @@ impl<P: Snapshot> Asked<'_, P> {
         let touched = self.touched_rows();
         let mut walk = match self.cursor.map(|cursor| &cursor.progress) {
             Some(Progress::Entry(entry)) => {
-                let branches = chooser.again(&self.condition, entry)?;
+                let (branches, sieve) = match chooser.sieved_again(entry) {
+                    Some((branch, sieve)) => (vec![branch], Some(sieve)),
+                    None => (chooser.again(&self.condition, entry)?, None),
+                };
                 let cover = chooser.cover(&branches);
                 let lookup =
                     Lookup::new(self.reading, branches, Vec::new(), Some(entry), inclusive);
-                Walk::along(lookup.covered(cover), touched)
+                Walk::along(lookup.covered(cover).sifted(sieve), touched)
             }
             at => {
                 let ended = at.map(|at| Ended { at, inclusive });
@@ -299,7 +310,7 @@ impl<P: Snapshot> Asked<'_, P> {
     }
 
     /// Documents that no order is asked for.
-    fn walk<'w>(&'w self, choice: &Choice, touched: &'w Touched) -> Result<Walk<'w, P>> {
+    fn walk<'w>(&'w self, choice: &Choice<'w>, touched: &'w Touched) -> Result<Walk<'w, P>> {
         let walk = Walk::new(self.reading, choice, touched);
         if self.are_few()? { walk.in_creation_order() } else { Ok(walk) }
     }
@@ -386,12 +397,12 @@ impl<P: Snapshot> Asked<'_, P> {
 
     /// The index to walk along, if that pays, and how to find documents if it does not. Where the
     /// walk leads to nothing but the answer there is no question.
-    fn way(
+    fn way<'c>(
         &self,
         order: &[OrderBy],
-        chooser: &Chooser<'_, P>,
+        chooser: &Chooser<'c, P>,
         page: &PageBuilder,
-    ) -> Result<(Option<Along>, Option<Choice>)> {
+    ) -> Result<(Option<Along>, Option<Choice<'c>>)> {
         let is_few = chooser.scanned()? <= SORT_ALWAYS && !chooser.insists();
         let along = match is_few {
             true => chooser.along_composite(order, &self.condition),
@@ -427,7 +438,7 @@ impl<P: Snapshot> Asked<'_, P> {
     fn pays_along(
         &self,
         along: &Along,
-        choice: Option<&Choice>,
+        choice: Option<&Choice<'_>>,
         chooser: &Chooser<'_, P>,
         page: &PageBuilder,
     ) -> Result<bool> {
@@ -466,7 +477,7 @@ impl<P: Snapshot> Asked<'_, P> {
     /// Finds all documents and keeps those of the page, in order.
     fn sorted(
         &self,
-        choice: &Choice,
+        choice: &Choice<'_>,
         terms: &Terms<'_>,
         page: &mut PageBuilder,
     ) -> Result<VecDeque<Ranked>> {
@@ -633,7 +644,7 @@ impl<P: Snapshot> Asked<'_, P> {
     }
 
     /// Groups, distinct rows, and whatever else is known only when all documents were seen.
-    fn keyed(&self, choice: &Choice) -> Result<Answered> {
+    fn keyed(&self, choice: &Choice<'_>) -> Result<Answered> {
         let mut page = PageBuilder::new(self);
         let after = match self.cursor {
             None => None,

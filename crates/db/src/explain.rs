@@ -30,6 +30,8 @@ pub(crate) enum Way {
     /// Only what lies at the ends of these indexes is looked at.
     Ends(Vec<String>),
     Scan,
+    /// All entries of these indexes are asked whether their documents pass the filter.
+    Sieve(Vec<Vec<(Indexed, bool)>>),
     Lookup {
         /// What each index is over, and whether it has the greatest first.
         indexes: Vec<Vec<(Indexed, bool)>>,
@@ -97,6 +99,13 @@ impl Explanation {
                 format!("only what lies at the end of {} is read", indexes.join(" and "))
             }
             Way::Scan => format!("all {} documents of the scope are read", self.documents),
+            Way::Sieve(indexes) => {
+                let names: Vec<String> = indexes.iter().map(|paths| lookup_text(paths)).collect();
+                format!(
+                    "all entries of {} are asked; only documents that pass are read",
+                    names.join(" and ")
+                )
+            }
             Way::Lookup { indexes, entries, also, is_covered } => {
                 let count = match entries {
                     Some(1) => "1 entry".to_owned(),

@@ -108,7 +108,7 @@ impl<'r, P: Snapshot> Walk<'r, P> {
         touched: &'r Touched,
         are_few: bool,
         ended: Option<Ended<'_>>,
-        choose: impl FnOnce() -> Result<Choice>,
+        choose: impl FnOnce() -> Result<Choice<'r>>,
     ) -> Result<Self> {
         let begin = || Ok::<_, Error>(Self::new(reading, &choose()?, touched));
         let Some(Ended { at, inclusive }) = ended else {
@@ -127,13 +127,14 @@ impl<'r, P: Snapshot> Walk<'r, P> {
     }
 
     /// Documents as they are found.
-    pub(crate) fn new(reading: &'r Reading<P>, choice: &Choice, touched: &'r Touched) -> Self {
+    pub(crate) fn new(reading: &'r Reading<P>, choice: &Choice<'r>, touched: &'r Touched) -> Self {
         let source = match choice {
             Choice::Nothing => Source::Nothing,
             Choice::Scan => Source::Scan(reading.scan(Start::Beginning)),
-            Choice::Lookup { branches, also, counted, cover, .. } => {
+            Choice::Lookup { branches, also, counted, cover, sieve, .. } => {
                 let lookup = Lookup::new(reading, branches.clone(), also.clone(), None, false);
-                let lookup = lookup.knowing(counted.as_deref()).covered(cover.clone());
+                let lookup = lookup.knowing(counted.as_deref());
+                let lookup = lookup.covered(cover.clone()).sifted(sieve.clone());
                 Source::Lookup(Box::new(lookup))
             }
         };

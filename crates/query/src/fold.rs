@@ -66,6 +66,17 @@ fn has_constant_parts(scalar: &Scalar) -> bool {
     is_repeatable && scalar.children().into_iter().all(is_small_constant)
 }
 
+/// Whether an expression gives the same for the same document however often it is asked, and is made of
+/// nothing that would be dear to ask twice.
+pub(crate) fn is_steady(scalar: &Scalar) -> bool {
+    let is_repeatable = match scalar {
+        Scalar::Udf(..) | Scalar::Subquery(..) | Scalar::Let(..) | Scalar::Computed(..) => false,
+        Scalar::Call(function, _) => function.name != "RAND",
+        _ => true,
+    };
+    is_repeatable && scalar.children().into_iter().all(is_steady)
+}
+
 fn is_small_constant(scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Undefined => true,

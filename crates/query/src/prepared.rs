@@ -12,6 +12,7 @@ use crate::bind::{bind, bind_computed, bind_condition};
 use crate::compare::{identity, size_bytes};
 use crate::evaluate::{Content, Context, Frame, evaluate, is_true};
 use crate::execute::{Emit, Execution, descend};
+use crate::fold::is_steady;
 use crate::plan::{Origin, Plan, Scalar, Source};
 use crate::{Condition, Error, Geospatial, Limits, Options, OrderBy, RunError, Touched};
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ pub struct Prepared {
     /// Whether results are copies of what is stored, so that none can hold a number that JSON
     /// cannot write.
     is_stored: bool,
+    sifts: bool,
 }
 
 /// What identifies a result among all results of a query: its group, or its value. It is the same
@@ -73,7 +75,11 @@ impl Prepared {
             });
         let random = AtomicU64::new(options.seed);
         let access = Access::of(&plan, options.geospatial);
-        Prepared { plan, options, random, access, advice, is_stored }
+        let is_sure = plan.filter.as_ref().is_some_and(is_steady);
+        let mut prepared =
+            Prepared { plan, options, random, access, advice, is_stored, sifts: false };
+        prepared.sifts = is_sure && prepared.reads_whole_documents();
+        prepared
     }
 
     // ---- what kind of query it is ----
@@ -188,6 +194,24 @@ impl Prepared {
     }
 
     // ---- document by document ----
+
+    /// Whether documents can be asked one by one whether they pass the filter, and answer the same
+    /// however often they are asked.
+    pub fn sifts(&self) -> bool {
+        self.sifts
+    }
+
+    /// Whether a document passes the filter, for queries that sift.
+    ///
+    /// # Panics
+    ///
+    /// When the filter is not about documents alone.
+    pub fn passes(&self, document: &Value) -> Result<bool, Error> {
+        assert!(self.sifts, "only queries that sift can be asked");
+        let context = Context::new(&self.options, &self.random);
+        let frame = Frame { parent: None, content: Content::Value(Some(document)) };
+        self.plan.filter.as_ref().map_or(Ok(true), |f| is_true(f, Some(&frame), &context))
+    }
 
     /// Whether a document passes the filter, for queries that return documents.
     ///

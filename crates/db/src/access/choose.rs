@@ -4,12 +4,12 @@
 //! would have to look at are counted, side by side and only until the shortest list has ended. Known
 //! exactly are the documents of a range and of a logical partition, which is what a scan costs.
 
-use query::{Condition, Indexed, OrderBy, PathSegment, ScalarKind, Span, Touched};
+use query::{Condition, Indexed, OrderBy, PathSegment, Prepared, ScalarKind, Span, Touched};
 use storage::{Direction, Snapshot};
-use value::{PartitionKey, Value};
+use value::{Object, PartitionKey, Value};
 
 use super::composite::{self, Filter, Paths};
-use super::cover::Cover;
+use super::cover::{Cover, Sieve};
 use super::lookup::{Branch, Run, fingerprint};
 use super::ordered::{Along, Others, Stretch};
 use crate::container::Container;
@@ -20,12 +20,13 @@ use crate::index::entry::{self, IndexId, Listed, SINGLE};
 use crate::index::shape::{self, NodeKind};
 use crate::index::state::{self, Usable};
 use crate::key::PartitionPrefix;
-use crate::scan::{Reading, Slice};
+use crate::read::refused;
+use crate::scan::{Reading, Slice, Start};
 use crate::{Error, Result};
 
 /// How documents are found, where no order is asked for.
 #[derive(Debug)]
-pub(crate) enum Choice {
+pub(crate) enum Choice<'q> {
     /// No document can satisfy the query.
     Nothing,
     Scan,
@@ -39,6 +40,8 @@ pub(crate) enum Choice {
         counted: Option<Vec<Listed>>,
         /// Makes documents of entries, where these tell enough.
         cover: Option<Cover>,
+        /// Asks entries whether their documents pass the filter.
+        sieve: Option<Sieve<'q>>,
     },
 }
 
@@ -52,6 +55,7 @@ pub(crate) struct Chooser<'r, P> {
     insists: bool,
     /// What is looked at of each document, where entries may stand for it.
     touched: Option<&'r Touched>,
+    prepared: &'r Prepared,
 }
 
 /// How much of the answer a query needs.
@@ -76,8 +80,12 @@ const COUNT_STEP: usize = 8;
 const COUNT_ALWAYS: u64 = 512;
 /// Of so many documents a page is looked up without counting.
 const PAGE_ALWAYS: u64 = COUNT_ALWAYS * LOOKUP_COST;
+/// So many documents are asked to learn how many pass a filter.
+const SAMPLE: u64 = 64;
 /// In a narrow scope not more than so many.
 const COUNT_NARROW: u64 = 32_768;
+/// The number of a branch that stands for no part of the condition, but for the filter itself.
+const SIEVED: u16 = u16::MAX;
 /// A lookup has at most so many branches, because a continuation names them.
 const BRANCHES_MAX: usize = 32;
 
@@ -85,6 +93,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
     pub(crate) fn new(
         reading: &'r Reading<P>,
         insists: bool,
+        prepared: &'r Prepared,
         touched: Option<&'r Touched>,
     ) -> Result<Self> {
         let usable = reading
@@ -97,7 +106,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             key.map_or(Vec::new(), |key| composite::key_values(&reading.container, &key))
         };
         let keys = reading.slices.iter().map(key_of).collect();
-        Ok(Chooser { reading, usable, keys, insists, touched })
+        Ok(Chooser { reading, usable, keys, insists, touched, prepared })
     }
 
     pub(crate) fn insists(&self) -> bool {
@@ -298,7 +307,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
     }
 
     /// Chooses how to find the documents that satisfy a condition.
-    pub(crate) fn choose(&self, condition: &Condition, extent: Extent) -> Result<Choice> {
+    pub(crate) fn choose(&self, condition: &Condition, extent: Extent) -> Result<Choice<'r>> {
         if *condition == Condition::Nothing || self.reading.slices.is_empty() {
             return Ok(Choice::Nothing);
         }
@@ -318,7 +327,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             None if extent == Extent::Whole => self.all_covered()?.map(Resolved::of),
             found => found,
         };
-        let Some(mut found) = found else { return Ok(Choice::Scan) };
+        let Some(mut found) = found else { return self.scan(extent) };
         let cover = self.cover(&found.branches);
         // The only way there is needs no counting where it leads straight to a page, or past all
         // documents.
@@ -329,13 +338,99 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         }
         let lookup_cost = if cover.is_some() { 0 } else { LOOKUP_COST };
         if !self.insists && self.is_scan_cheaper(&found, lookup_cost, scanned, extent)? {
-            return Ok(Choice::Scan);
+            return self.scan(extent);
         }
         let is_long = found.entries.is_none() || self.insists;
         let also =
             if is_long && cover.is_none() { self.also(condition, &found) } else { Vec::new() };
         let Resolved { branches, entries, counted } = found;
-        Ok(Choice::Lookup { branches, also, entries, counted, cover })
+        Ok(Choice::Lookup { branches, also, entries, counted, cover, sieve: None })
+    }
+
+    /// Looks at all documents or, for a page, first at their entries. Where many documents pass, looking
+    /// these up costs more than a scan.
+    fn scan(&self, extent: Extent) -> Result<Choice<'r>> {
+        let found = if extent == Extent::Page { self.sieved()? } else { None };
+        let Some((branch, sieve)) = found else { return Ok(Choice::Scan) };
+        if !self.insists && !self.is_rare()? {
+            return Ok(Choice::Scan);
+        }
+        let (branches, also) = (vec![branch], Vec::new());
+        let sieve = Some(sieve);
+        Ok(Choice::Lookup { branches, also, entries: None, counted: None, cover: None, sieve })
+    }
+
+    /// Whether few documents pass the filter, of many: some are asked. They come in the order of hashes,
+    /// so they are as good as any others.
+    fn is_rare(&self) -> Result<bool> {
+        if self.scanned()? <= PAGE_ALWAYS {
+            return Ok(false);
+        }
+        let (mut asked, mut passed) = (0, 0);
+        let mut scan = self.reading.scan(Start::Beginning);
+        while let Some(visited) = scan.next()?
+            && asked < SAMPLE
+        {
+            let document = visited.item.document.select(self.prepared.filter_touched());
+            passed += u64::from(self.prepared.passes(&document).map_err(refused)?);
+            asked += 1;
+        }
+        Ok(passed * 2 * LOOKUP_COST < asked)
+    }
+
+    /// An index whose entries tell whether a document passes the filter, for every document that can.
+    fn sieved(&self) -> Result<Option<(Branch, Sieve<'r>)>> {
+        if !self.prepared.sifts() || !self.is_everywhere(|_| false) {
+            return Ok(None);
+        }
+        let mut leaves = Vec::new();
+        leaves_of(self.prepared.filter_touched(), &mut Vec::new(), &mut leaves);
+        for names in &leaves {
+            let Some((branch, sieve)) = self.sieve(names) else { continue };
+            let Some(others) = self.others(names)? else { continue };
+            let mut kinds = others.0.iter().flatten().map(|(_, kind)| *kind);
+            // Documents that lack the path have no entry. They all are as an empty one to the filter,
+            // if that looks at nothing else.
+            let is_out = || {
+                let nothing = Value::Object(Object::new());
+                Ok::<_, Error>(
+                    leaves.len() == 1 && !self.prepared.passes(&nothing).map_err(refused)?,
+                )
+            };
+            let is_told = match (kinds.next(), kinds.any(|kind| kind.is_some())) {
+                (None, _) => true,
+                (Some(None), false) => is_out()?,
+                _ => false,
+            };
+            if is_told {
+                return Ok(Some((branch, sieve)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All entries of the index over a path, if they tell what the filter looks at.
+    fn sieve(&self, names: &[String]) -> Option<(Branch, Sieve<'r>)> {
+        let path = names.iter().cloned().map(PathSegment::Property).collect();
+        let what = Indexed::Path(path);
+        let branch = Branch::whole(SIEVED, self.serves(&what)?, vec![what], SINGLE.to_vec());
+        let touched = self.prepared.filter_touched();
+        let cover = Cover::of(self.reading, &branch.paths, &branch.layout, touched)?;
+        Some((branch, Sieve { cover, prepared: self.prepared }))
+    }
+
+    /// The lookup by which an earlier page asked entries.
+    pub(crate) fn sieved_again(&self, entry: &EntryProgress) -> Option<(Branch, Sieve<'r>)> {
+        if entry.branches != [SIEVED] || !self.prepared.sifts() {
+            return None;
+        }
+        let mut leaves = Vec::new();
+        leaves_of(self.prepared.filter_touched(), &mut Vec::new(), &mut leaves);
+        let found = leaves.iter().filter_map(|names| self.sieve(names));
+        let is_it = |(branch, _): &(Branch, Sieve<'r>)| {
+            fingerprint(std::slice::from_ref(branch)) == entry.indexes
+        };
+        found.into_iter().find(is_it)
     }
 
     /// An index whose entries tell what is looked at of every document there is.
@@ -344,7 +439,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             return Ok(None);
         };
         for one in self.composites() {
-            let branch = Branch::whole(one.id, one.paths.clone(), one.components.clone());
+            let branch = Branch::whole(0, one.id, one.paths.clone(), one.components.clone());
             if self.cover(std::slice::from_ref(&branch)).is_some() {
                 return Ok(Some(branch));
             }
@@ -356,7 +451,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             let path = names.iter().cloned().map(PathSegment::Property).collect();
             let what = Indexed::Path(path);
             let Some(id) = self.serves(&what) else { continue };
-            let branch = Branch::whole(id, vec![what], SINGLE.to_vec());
+            let branch = Branch::whole(0, id, vec![what], SINGLE.to_vec());
             if self.cover(std::slice::from_ref(&branch)).is_some() && self.is_scalar(&names)? {
                 return Ok(Some(branch));
             }

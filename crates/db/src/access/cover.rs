@@ -6,7 +6,7 @@
 //! otherwise (`1.0`), and of a partition key only strings, booleans and null are sure to come back as
 //! they were written. Then the document itself is read.
 
-use query::{Indexed, PathSegment, Touched};
+use query::{Indexed, PathSegment, Prepared, Touched};
 use storage::Snapshot;
 use value::{Object, Value, order};
 
@@ -14,6 +14,7 @@ use crate::Result;
 use crate::container::Container;
 use crate::index::entry::{self, Component, Listed};
 use crate::key::PartitionPrefix;
+use crate::read::refused;
 use crate::row::corrupt;
 use crate::scan::Reading;
 
@@ -24,6 +25,29 @@ pub(crate) struct Cover {
     layout: Vec<Component>,
     /// What the query looks at, and where in an entry it is.
     wanted: Vec<(Vec<String>, Source)>,
+}
+
+/// Asks entries whether their documents pass a filter, so that only those that do are read.
+#[derive(Clone)]
+pub(crate) struct Sieve<'q> {
+    pub(super) cover: Cover,
+    pub(super) prepared: &'q Prepared,
+}
+
+impl std::fmt::Debug for Sieve<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sieve").field("cover", &self.cover).finish_non_exhaustive()
+    }
+}
+
+impl Sieve<'_> {
+    /// Whether the document of an entry may pass: it does, or the entry does not tell enough.
+    pub(super) fn passes(&self, listed: &Listed) -> Result<bool> {
+        match self.cover.document(listed)? {
+            Some(document) => self.prepared.passes(&document).map_err(refused),
+            None => Ok(true),
+        }
+    }
 }
 
 /// Where in an entry something is told.

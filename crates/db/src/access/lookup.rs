@@ -13,7 +13,7 @@ use ring::digest;
 use storage::{Direction, Snapshot};
 use value::{Value, order};
 
-use super::cover::Cover;
+use super::cover::{Cover, Sieve};
 use super::entries::Entries;
 use crate::Result;
 use crate::continuation::EntryProgress;
@@ -124,10 +124,15 @@ impl Branch {
     }
 
     /// The branch for all entries of an index.
-    pub(super) fn whole(id: IndexId, paths: Vec<Indexed>, layout: Vec<Component>) -> Branch {
+    pub(super) fn whole(
+        node: u16,
+        id: IndexId,
+        paths: Vec<Indexed>,
+        layout: Vec<Component>,
+    ) -> Branch {
         let (from, to) = entry::all(&id);
         let runs = Runs::Everywhere(vec![Run::Span(from, to)]);
-        Branch { node: 0, id, paths, layout, leading: 0, runs }
+        Branch { node, id, paths, layout, leading: 0, runs }
     }
 
     /// The branch for some entries of a composite index, in each slice.
@@ -374,6 +379,7 @@ pub(crate) struct Lookup<'r, P> {
     also: Vec<Vec<u8>>,
     /// Makes documents of entries, where these tell enough.
     cover: Option<Cover>,
+    sieve: Option<Sieve<'r>>,
     resume: Option<&'r EntryProgress>,
     /// Whether the document at the resumed position is to be given again.
     inclusive: bool,
@@ -408,6 +414,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             branches,
             also,
             cover: None,
+            sieve: None,
             resume,
             inclusive,
             at: (0, 0, 0),
@@ -431,6 +438,12 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
     /// The same without reading the documents that entries tell enough of.
     pub(crate) fn covered(mut self, cover: Option<Cover>) -> Self {
         self.cover = cover;
+        self
+    }
+
+    /// The same without reading the documents that do not pass the filter by what their entries tell.
+    pub(crate) fn sifted(mut self, sieve: Option<Sieve<'r>>) -> Self {
+        self.sieve = sieve;
         self
     }
 
@@ -497,6 +510,14 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             let parsed = entry::parse(key, layout).ok_or_else(|| corrupt("index entry"))?;
             let place = parsed.place;
             if *place < slice.from[..] || *place >= slice.to[..] {
+                continue;
+            }
+            // When the time of a page is up, whoever fills it has to be asked whether to go on.
+            if let Some(sieve) = &self.sieve
+                && !sieve.passes(&next)?
+                && !(self.visited.is_multiple_of(ENTRIES_BETWEEN_CHECKS)
+                    && self.reading.is_overdue())
+            {
                 continue;
             }
             let mut missing = None;

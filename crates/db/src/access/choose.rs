@@ -80,7 +80,7 @@ const COUNT_STEP: usize = 8;
 const COUNT_ALWAYS: u64 = 512;
 /// Of so many documents a page is looked up without counting.
 const PAGE_ALWAYS: u64 = COUNT_ALWAYS * LOOKUP_COST;
-/// So many documents are asked to learn how many pass a filter.
+/// So many documents are asked to learn of how many something is true.
 const SAMPLE: u64 = 64;
 /// In a narrow scope not more than so many.
 const COUNT_NARROW: u64 = 32_768;
@@ -328,7 +328,10 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             found => found,
         };
         let Some(mut found) = found else { return self.scan(extent) };
-        let cover = self.cover(&found.branches);
+        let mut cover = self.cover(&found.branches);
+        if extent == Extent::Whole && !self.insists && !self.is_told(cover.as_ref(), &found)? {
+            cover = None;
+        }
         // The only way there is needs no counting where it leads straight to a page, or past all
         // documents.
         let is_plain = self.is_straight(&found)
@@ -360,22 +363,33 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         Ok(Choice::Lookup { branches, also, entries: None, counted: None, cover: None, sieve })
     }
 
-    /// Whether few documents pass the filter, of many: some are asked. They come in the order of hashes,
-    /// so they are as good as any others.
+    /// Whether few documents pass the filter, of many.
     fn is_rare(&self) -> Result<bool> {
-        if self.scanned()? <= PAGE_ALWAYS {
-            return Ok(false);
-        }
-        let (mut asked, mut passed) = (0, 0);
+        let touched = self.prepared.filter_touched();
+        Ok(self.scanned()? > PAGE_ALWAYS
+            && self.are_few(touched, |document| self.prepared.passes(document).map_err(refused))?)
+    }
+
+    /// Whether entries tell enough of most documents: where many have to be looked up after all, because
+    /// their numbers are written otherwise, a scan is cheaper.
+    fn is_told(&self, cover: Option<&Cover>, found: &Resolved) -> Result<bool> {
+        let is_short = found.entries.is_some_and(|entries| entries as u64 <= COUNT_ALWAYS);
+        let (Some(cover), Some(touched)) = (cover, self.touched) else { return Ok(false) };
+        Ok(is_short || self.are_few(touched, |document| Ok(!cover.tells(document)))?)
+    }
+
+    /// Whether something is true of few documents. Some are asked; they come in the order of hashes, so
+    /// they are as good as any others.
+    fn are_few(&self, touched: &Touched, is_one: impl Fn(&Value) -> Result<bool>) -> Result<bool> {
+        let (mut asked, mut found) = (0, 0);
         let mut scan = self.reading.scan(Start::Beginning);
-        while let Some(visited) = scan.next()?
-            && asked < SAMPLE
+        while asked < SAMPLE
+            && let Some(visited) = scan.next()?
         {
-            let document = visited.item.document.select(self.prepared.filter_touched());
-            passed += u64::from(self.prepared.passes(&document).map_err(refused)?);
+            found += u64::from(is_one(&visited.item.document.select(touched))?);
             asked += 1;
         }
-        Ok(passed * 2 * LOOKUP_COST < asked)
+        Ok(found * 2 * LOOKUP_COST < asked)
     }
 
     /// An index whose entries tell whether a document passes the filter, for every document that can.

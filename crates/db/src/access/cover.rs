@@ -121,6 +121,20 @@ impl Cover {
         Ok(Some(Value::Object(document)))
     }
 
+    /// Whether the entry of a document tells enough of it.
+    pub(super) fn tells(&self, document: &Value) -> bool {
+        self.wanted.iter().all(|(names, source)| {
+            let value = names.iter().try_fold(document, |value, name| value.get(name));
+            let is_exact = order::encode_term(value, &mut Vec::new());
+            let is_number = matches!(value, Some(Value::Number(_)));
+            match source {
+                Source::Value(_) => is_exact && !entry::is_respelled(value),
+                Source::Key(_) => value.is_some() && is_exact && !is_number,
+                Source::Id => true,
+            }
+        })
+    }
+
     /// One of the values of an entry; `None` is undefined.
     fn value(&self, values: &[u8], at: usize) -> Result<Option<Value>> {
         let mut rest = values;

@@ -94,8 +94,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         if !self.prepared.sifts() || !self.is_everywhere(|_| false) {
             return Ok(None);
         }
-        let mut leaves = Vec::new();
-        leaves_of(self.prepared.filter_touched(), &mut Vec::new(), &mut leaves);
+        let leaves = leaves(self.prepared.filter_touched());
         for names in &leaves {
             let Some((branch, sieve)) = self.sieve(names) else { continue };
             let Some(others) = self.others(names)? else { continue };
@@ -122,8 +121,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
 
     /// All entries of the index over a path, if they tell what the filter looks at.
     fn sieve(&self, names: &[String]) -> Option<(Branch, Sieve<'r>)> {
-        let path = names.iter().cloned().map(PathSegment::Property).collect();
-        let what = Indexed::Path(path);
+        let what = indexed(names);
         let branch = Branch::whole(SIEVED, self.serves(&what)?, vec![what], SINGLE.to_vec());
         let touched = self.prepared.filter_touched();
         let cover = Cover::of(self.reading, &branch.paths, &branch.layout, touched)?;
@@ -135,13 +133,12 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         if entry.branches != [SIEVED] || !self.prepared.sifts() {
             return None;
         }
-        let mut leaves = Vec::new();
-        leaves_of(self.prepared.filter_touched(), &mut Vec::new(), &mut leaves);
-        let found = leaves.iter().filter_map(|names| self.sieve(names));
+        let leaves = leaves(self.prepared.filter_touched());
+        let mut found = leaves.iter().filter_map(|names| self.sieve(names));
         let is_it = |(branch, _): &(Branch, Sieve<'r>)| {
             fingerprint(std::slice::from_ref(branch)) == entry.indexes
         };
-        found.into_iter().find(is_it)
+        found.find(is_it)
     }
 
     /// An index whose entries tell what is looked at of every document there is.
@@ -155,12 +152,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
                 return Ok(Some(branch));
             }
         }
-        let mut leaves = Vec::new();
-        leaves_of(touched, &mut Vec::new(), &mut leaves);
-        leaves.push(vec!["id".to_owned()]);
-        for names in leaves {
-            let path = names.iter().cloned().map(PathSegment::Property).collect();
-            let what = Indexed::Path(path);
+        let everywhere = vec!["id".to_owned()];
+        for names in leaves(touched).into_iter().chain([everywhere]) {
+            let what = indexed(&names);
             let Some(id) = self.serves(&what) else { continue };
             let branch = Branch::whole(0, id, vec![what], SINGLE.to_vec());
             if self.cover(std::slice::from_ref(&branch)).is_some() && self.is_scalar(&names)? {
@@ -209,12 +203,22 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
     }
 }
 
+/// The index over the scalars at the end of some names.
+fn indexed(names: &[String]) -> Indexed {
+    Indexed::Path(names.iter().cloned().map(PathSegment::Property).collect())
+}
+
 /// The places that are looked at, as far down as names lead.
-fn leaves_of(touched: &Touched, at: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
-    let Touched::Members(members) = touched else { return out.push(at.clone()) };
-    for (name, below) in members {
-        at.push(name.clone());
-        leaves_of(below, at, out);
-        at.pop();
+fn leaves(touched: &Touched) -> Vec<Vec<String>> {
+    fn add(touched: &Touched, at: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
+        let Touched::Members(members) = touched else { return out.push(at.clone()) };
+        for (name, below) in members {
+            at.push(name.clone());
+            add(below, at, out);
+            at.pop();
+        }
     }
+    let mut leaves = Vec::new();
+    add(touched, &mut Vec::new(), &mut leaves);
+    leaves
 }

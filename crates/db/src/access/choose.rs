@@ -110,6 +110,10 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
 
     /// The index over something, if every slice has it.
     pub(crate) fn serves(&self, what: &Indexed) -> Option<IndexId> {
+        // A document is no scalar, so an index over documents as a whole would be empty.
+        if matches!(what, Indexed::Path(path) if path.is_empty()) {
+            return None;
+        }
         let mut ids = self.usable.iter().map(|usable| usable.serves(what));
         let first = ids.next()??;
         ids.all(|id| id.is_some()).then_some(first)

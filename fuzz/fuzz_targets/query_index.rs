@@ -37,6 +37,9 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
             let write = Write::Create { body };
             db.write(&container, Some(&key), write, Conditions::default()).await.unwrap();
         }
+        // One partition has entries of its own.
+        db.set_apart(&container, &partition("b")).await.unwrap();
+        db.sweep().await.unwrap();
         Target { db, container }
     })
 });
@@ -81,7 +84,7 @@ fuzz_target!(|text: &str| {
         return;
     }
     let query = QueryText { text: text.to_owned(), parameters: parameters(), ..QueryText::default() };
-    for key in [None, Some(partition("a"))] {
+    for key in [None, Some(partition("a")), Some(partition("b"))] {
         let scope = Scope { key, cross_partition: true, ..Scope::default() };
         // So few documents are never looked up unless that is insisted on.
         let Some(looked_at) = TARGET.rows(&query, &scope, 1_000, false) else { continue };

@@ -157,6 +157,7 @@ impl<P: Snapshot> Asked<'_, P> {
             condition: self.condition.clone(),
             way,
             documents: chooser.scanned()?,
+            is_own: chooser.is_own(),
             ranges: self.reading.at.len(),
             is_streamed: self.prepared.is_row_wise() && (order.is_empty() || along.is_some()),
             order,
@@ -418,11 +419,14 @@ impl<P: Snapshot> Asked<'_, P> {
         }
         let along = along.filter(|_| !is_few);
         let choice = chooser.choose(&self.condition, self.extent(along.as_ref()))?;
-        let along = match along {
-            Some(along) if self.pays_along(&along, Some(&choice), chooser, page)? => Some(along),
-            _ => None,
-        };
-        Ok((along, Some(choice)))
+        match along {
+            None => Ok((None, Some(choice))),
+            Some(along) if self.pays_along(&along, Some(&choice), chooser, page)? => {
+                Ok((Some(along), Some(choice)))
+            }
+            // What finds a page soon need not find all documents soon.
+            Some(_) => Ok((None, Some(chooser.choose(&self.condition, Extent::Whole)?))),
+        }
     }
 
     /// How many documents have to be found; where an index has them in order, the first will do.

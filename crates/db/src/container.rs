@@ -55,6 +55,7 @@ pub(crate) struct Range {
     pub(crate) meter: Meter,
     pub(crate) purges: Purges,
     pub(crate) script_numbers: ScriptNumbers,
+    pub(crate) apart: SetApart,
 }
 
 /// The numbers by which scripts know what they write.
@@ -73,6 +74,20 @@ impl ScriptNumbers {
 
     pub(crate) fn take(&self) -> u64 {
         self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// The newest version of a range in which no partition was waiting for entries of its own.
+#[derive(Debug, Default)]
+pub(crate) struct SetApart(AtomicU64);
+
+impl SetApart {
+    pub(crate) fn is_done_at(&self, lsn: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == lsn
+    }
+
+    pub(crate) fn done_at(&self, lsn: u64) {
+        self.0.store(lsn, Ordering::Relaxed);
     }
 }
 
@@ -127,6 +142,7 @@ impl Range {
             meter: Meter::default(),
             purges: Purges::default(),
             script_numbers: ScriptNumbers::default(),
+            apart: SetApart::default(),
         }
     }
 

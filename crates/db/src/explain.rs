@@ -55,6 +55,8 @@ pub(crate) struct Explanation {
     pub(crate) documents: u64,
     pub(crate) ranges: usize,
     pub(crate) order: Vec<OrderBy>,
+    /// Whether the entries are those of one partition alone.
+    pub(crate) is_own: bool,
     /// Whether documents are sorted after they were found.
     pub(crate) is_sorted_in_memory: bool,
     /// Whether a page needs no look at what other pages have.
@@ -89,6 +91,13 @@ impl Explanation {
     }
 
     fn access(&self) -> String {
+        let has_entries = !matches!(self.way, Way::Nothing | Way::Counter | Way::Scan);
+        let own =
+            if self.is_own && has_entries { "; the partition has entries of its own" } else { "" };
+        format!("{}{own}", self.found())
+    }
+
+    fn found(&self) -> String {
         match &self.way {
             Way::Nothing => "nothing is read: no document can satisfy the query".to_owned(),
             Way::Counter => "the number is kept; no document is read".to_owned(),

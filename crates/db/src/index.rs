@@ -8,15 +8,19 @@
 //!
 //! In reading order: [`entry`] is what an entry looks like; [`definition`] is what a policy asks for;
 //! [`terms`] takes it from a document, with the help of [`cells`] where that has shapes on the globe; [`shape`] says what documents look like, so that those that
-//! lack a path can be found; [`update`] writes the difference that a write makes; [`versions`] and
+//! lack a path can be found; [`own`] is about the entries that large partitions have once more;
+//! [`update`] writes the difference that a write makes; [`versions`] and
 //! [`state`] say which definition holds where while a policy changes; [`reindex`] brings documents from
-//! one definition to the next in the background.
+//! one definition to the next in the background; [`set_apart`] gives large partitions their own entries.
 
 pub(crate) mod cells;
 pub(crate) mod definition;
 pub(crate) mod entry;
 mod known;
+pub(crate) mod own;
 mod reindex;
+mod rows;
+mod set_apart;
 pub(crate) mod shape;
 pub(crate) mod state;
 pub(crate) mod terms;

@@ -19,11 +19,13 @@
 //! | purge | partition | documents up to this lsn are deleted |
 //! | event | lsn, ordinal in the commit | what happened to a document (`Event`) |
 //! | events since | – | after which lsn all events are there, by part (`Recorded`) |
+//! | own | partition, index id, values, id | the same as the row of the entry that it repeats |
 //! | index | index id, values, place | –, or a byte where a number is written otherwise than its value tells |
 //! | shape | shape id, place | –; exactly one for each document that is indexed |
 //! | shape definition | shape id | the paths of the shape (`index::shape::ShapeSet`) |
 //! | shape count | shape id | how many documents have the shape |
 //! | index state | – | how far the range has been re-indexed (`IndexState`) |
+//! | own state | partition | up to which id its documents have entries of their own; while these are being made |
 
 use value::{Epk, PartitionKey};
 
@@ -41,11 +43,13 @@ pub(crate) enum Kind {
     Purge = 0x16,
     Event = 0x17,
     EventsSince = 0x18,
+    Own = 0x1F,
     Index = 0x20,
     Shape = 0x21,
     ShapeDefinition = 0x22,
     IndexState = 0x23,
     ShapeCount = 0x24,
+    OwnState = 0x25,
 }
 
 /// The logical partition that a document lives in, as bytes.
@@ -77,6 +81,10 @@ impl PartitionPrefix {
 
     pub(crate) fn place(&self, id: &str) -> Vec<u8> {
         [&self.0[..], id.as_bytes()].concat()
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub(crate) fn row(&self, kind: Kind) -> Vec<u8> {
@@ -265,7 +273,7 @@ mod tests {
 
     #[test]
     fn storage_keeps_apart_what_documents_are_found_by() {
-        let walked = [Kind::Index, Kind::Shape].map(|kind| kind as u8);
+        let walked = [Kind::Own, Kind::Index, Kind::Shape].map(|kind| kind as u8);
         assert_eq!(storage::WALKED.collect::<Vec<u8>>(), walked);
     }
 

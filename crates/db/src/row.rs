@@ -254,10 +254,30 @@ impl IndexState {
 pub(crate) struct PartitionCounters {
     pub(crate) items: u64,
     pub(crate) bytes: u64,
+    /// Whether the partition has index entries of its own.
+    pub(crate) own: Own,
+    /// How many documents should have such entries and have too many values for it.
+    pub(crate) unlisted: u64,
 }
 
-const PARTITION_VERSION: u8 = 1;
-const PARTITION_COUNTERS: usize = 17;
+/// How a partition stands that is to have index entries of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Own {
+    /// It has none.
+    #[default]
+    None = 0,
+    /// Documents up to a cursor have them.
+    Building = 1,
+    /// All documents have them.
+    Ready = 2,
+}
+
+const PARTITION_VERSION: u8 = 2;
+const PARTITION_COUNTERS: usize = 26;
+/// Partitions that were stored before any had entries of its own.
+const PARTITION_VERSION_PLAIN: u8 = 1;
+const PARTITION_COUNTERS_PLAIN: usize = 17;
 
 impl PartitionCounters {
     pub(crate) fn encode(&self) -> Bytes {
@@ -265,12 +285,26 @@ impl PartitionCounters {
         row.put_u8(PARTITION_VERSION);
         row.put_u64(self.items);
         row.put_u64(self.bytes);
+        row.put_u8(self.own as u8);
+        row.put_u64(self.unlisted);
         row.freeze()
     }
 
     pub(crate) fn decode(row: &[u8]) -> Result<Self> {
+        if row.first() == Some(&PARTITION_VERSION_PLAIN) {
+            let length = PARTITION_COUNTERS_PLAIN;
+            let mut fields = Fields::new(row, PARTITION_VERSION_PLAIN, length, "partition")?;
+            return Ok(Self { items: fields.u64(), bytes: fields.u64(), ..Self::default() });
+        }
         let mut fields = Fields::new(row, PARTITION_VERSION, PARTITION_COUNTERS, "partition")?;
-        Ok(Self { items: fields.u64(), bytes: fields.u64() })
+        let (items, bytes) = (fields.u64(), fields.u64());
+        let own = match fields.u8() {
+            0 => Own::None,
+            1 => Own::Building,
+            2 => Own::Ready,
+            _ => return Err(corrupt("partition")),
+        };
+        Ok(Self { items, bytes, own, unlisted: fields.u64() })
     }
 }
 
@@ -343,8 +377,10 @@ mod tests {
         assert_eq!(RangeHeader::decode(&header.encode()).unwrap(), header);
         let state = IndexState { done: 3, cursor: vec![1, 0, 2] };
         assert_eq!(IndexState::decode(&state.encode()).unwrap(), state);
-        let counters = PartitionCounters { items: 8, bytes: 9 };
-        assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
+        for own in [Own::None, Own::Building, Own::Ready] {
+            let counters = PartitionCounters { items: 8, bytes: 9, own, unlisted: 3 };
+            assert_eq!(PartitionCounters::decode(&counters.encode()).unwrap(), counters);
+        }
     }
 
     /// Ranges that were stored before there was an index, a script, or a merge, say nothing of them.

@@ -10,16 +10,18 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::{Direction, RangeId, RangeStore, Snapshot};
+use storage::{Direction, RangeId, RangeStore, Snapshot, Visit};
 use value::{EpkRange, PartitionKey};
 
 use crate::clock::Clock;
 use crate::container::{Container, Range};
 use crate::database::Db;
+use crate::index::entry::Component;
+use crate::index::own::OwnKeys;
 use crate::key::{self, PartitionPrefix};
 use crate::ration::{Effort, Ration, Rationed};
 use crate::routing::KeyRange;
-use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
+use crate::row::{self, Item, ItemHeader, Own, PartitionCounters, RangeHeader, corrupt};
 use crate::session::{Position, Session};
 use crate::{Error, Kind, Result};
 
@@ -85,6 +87,8 @@ struct Counts {
     /// At most so many and so much, where no counter says it of the slice.
     documents: u64,
     bytes: u64,
+    /// Whether the slice is a partition with index entries of its own.
+    has_own: bool,
 }
 
 /// A scope of a container at fixed versions of its ranges, in the order of the hash space.
@@ -238,16 +242,55 @@ impl<P: Snapshot> Slice<P> {
             return Ok(*counts);
         }
         let in_range = self.header()?;
-        let (documents, bytes) = match &self.partition {
-            None => (in_range.items, in_range.bytes),
+        let range_documents = in_range.items;
+        let counts = match &self.partition {
+            None => {
+                let (documents, bytes) = (in_range.items, in_range.bytes);
+                Counts { range_documents, documents, bytes, has_own: false }
+            }
             Some(partition) => {
                 let row = self.snapshot.get(&partition.row(key::Kind::Partition))?;
                 let counters = row.map(|row| PartitionCounters::decode(&row)).transpose()?;
-                counters.map_or((0, 0), |counters| (counters.items, counters.bytes))
+                let PartitionCounters { items, bytes, own, unlisted } =
+                    counters.unwrap_or_default();
+                let has_own = own == Own::Ready && unlisted == 0;
+                Counts { range_documents, documents: items, bytes, has_own }
             }
         };
-        let range_documents = in_range.items;
-        Ok(*self.counts.get_or_init(|| Counts { range_documents, documents, bytes }))
+        Ok(*self.counts.get_or_init(|| counts))
+    }
+
+    /// Whether the slice is a partition with index entries of its own.
+    pub(crate) fn has_own(&self) -> Result<bool> {
+        Ok(self.partition.is_some() && self.counts()?.has_own)
+    }
+
+    /// Walks over the index entries between two bounds, of which those outside of the slice may be left
+    /// out: of its own entries where it has such.
+    pub(crate) fn scan_entries(
+        &self,
+        layout: &[Component],
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let own = match &self.partition {
+            Some(partition) if self.has_own()? => OwnKeys::of(partition),
+            _ => return Ok(self.snapshot.scan(from, to, direction, visit)?),
+        };
+        let (from, to) = (own.bound(from, layout), own.bound(to, layout));
+        let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let mut told = Vec::new();
+        let mut is_damaged = false;
+        self.snapshot.scan(from, to, direction, &mut |key, row| {
+            if own.tell(key, layout, &mut told) {
+                return visit(&told, row);
+            }
+            is_damaged = true;
+            ControlFlow::Break(())
+        })?;
+        if is_damaged { Err(corrupt("index entry")) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Removes in the background what nobody sees any more: expired documents, purged partitions, and
 //! events that were kept for as long as their container's policy says. Then does what changed indexing
-//! policies have left to do.
+//! policies and grown partitions have left to do.
 //!
 //! Readers never wait for this: what is stale is invisible from the moment it became so. The sweep
 //! only gives the space back. It works in small commits, so that other writes get their turn.
@@ -46,7 +46,8 @@ impl<S: RangeStore> Db<S> {
         self.erase_retired().await?;
         loop {
             self.sweep_containers(&mut swept).await?;
-            if !self.reindex(Pace::ORDINARY).await? {
+            let is_indexing = self.reindex(Pace::ORDINARY).await?;
+            if !self.index_apart(Pace::ORDINARY).await? && !is_indexing {
                 return Ok(swept);
             }
         }
@@ -163,7 +164,7 @@ impl<S: RangeStore> Db<S> {
 
     /// The container as it is defined now: a sweep takes its time, and a time to live that has
     /// changed meanwhile holds at once.
-    fn as_defined_now(&self, container: &Container) -> Result<Arc<Container>> {
+    pub(crate) fn as_defined_now(&self, container: &Container) -> Result<Arc<Container>> {
         self.container_now(container.rid).ok_or_else(Error::not_found)
     }
 

@@ -13,11 +13,12 @@ use crate::change_feed::event::{ChangeKind, Event};
 use crate::change_feed::recorded::Recorded;
 use crate::charge::Charge;
 use crate::container::Container;
+use crate::index::own;
 use crate::index::shape::{self, Shape, ShapeId};
 use crate::index::state::InForce;
 use crate::index::update::{self, Stored};
 use crate::key::{self, ExpiryClass, PartitionPrefix};
-use crate::row::{self, Item, ItemHeader, PartitionCounters, RangeHeader, corrupt};
+use crate::row::{self, Item, ItemHeader, Own, PartitionCounters, RangeHeader, corrupt};
 use crate::{Result, unique};
 
 pub(crate) struct Transaction<'a> {
@@ -170,6 +171,30 @@ impl<'a> Transaction<'a> {
         Ok(self.partitions.get_mut(partition).expect("was inserted above"))
     }
 
+    /// Whether a document has entries of its own partition, or counts as one that should.
+    pub(crate) fn has_own(&mut self, partition: &PartitionPrefix, id: &[u8]) -> Result<bool> {
+        Ok(match self.counters(partition)?.own {
+            Own::None => false,
+            Own::Ready => true,
+            Own::Building => *id <= self.own_cursor(partition)?[..],
+        })
+    }
+
+    /// Up to which id the documents of a partition have entries of their own; for one that is being
+    /// given them.
+    pub(crate) fn own_cursor(&self, partition: &PartitionPrefix) -> Result<Bytes> {
+        let row = self.view.get(&own::state_row(partition))?;
+        row.ok_or_else(|| corrupt("state of a partition is missing"))
+    }
+
+    /// Begins to give a partition entries of its own.
+    pub(crate) fn set_apart(&mut self, partition: &PartitionPrefix) -> Result<()> {
+        self.counters(partition)?.own = Own::Building;
+        self.view.put(&own::state_row(partition), Bytes::new());
+        self.changed = true;
+        Ok(())
+    }
+
     /// How many documents have a shape, to be changed.
     pub(crate) fn shape_count(&mut self, shape: &Shape) -> Result<&mut u64> {
         if !self.shapes.contains_key(&shape.id) {
@@ -204,9 +229,13 @@ impl<'a> Transaction<'a> {
         let counters = self.counters(partition)?;
         counters.items += 1;
         counters.bytes += size;
+        let counters = *counters;
         self.header.items += 1;
         self.header.bytes += size;
         self.changed = true;
+        if own::is_due(&counters, self.header.items) && !self.in_force.at(&place).is_empty() {
+            self.set_apart(partition)?;
+        }
         Ok(())
     }
 
@@ -310,6 +339,9 @@ impl<'a> Transaction<'a> {
             let row = partition.row(key::Kind::Partition);
             if counters.items == 0 {
                 self.view.delete(&row);
+                if counters.own == Own::Building {
+                    self.view.delete(&own::state_row(partition));
+                }
             } else {
                 self.view.put(&row, counters.encode());
             }

@@ -22,10 +22,11 @@ use crate::change_feed::recorded::Recorded;
 use crate::container::Container;
 use crate::database::Db;
 use crate::index::entry;
+use crate::index::own::{self, OwnKeys};
 use crate::index::shape::{self, ShapeId, ShapeSet};
 use crate::index::state::{self, InForce};
 use crate::key::{self, Kind, PartitionPrefix};
-use crate::row::{self, Item, PartitionCounters, RangeHeader};
+use crate::row::{self, Item, Own, PartitionCounters, RangeHeader};
 use crate::transaction::expiry_row;
 use crate::{Result, unique};
 
@@ -84,6 +85,7 @@ struct Counts {
     queued: u64,
     unique: u64,
     entries: Sum,
+    own_entries: Sum,
     shaped: Sum,
 }
 
@@ -144,6 +146,8 @@ impl<P: Snapshot> Check<'_, P> {
         self.found_by()?;
         let counts = &self.counts;
         let shapes = self.shapes.len() as u64;
+        let is_building = |counters: &&PartitionCounters| counters.own == Own::Building;
+        let building = self.partitions.values().filter(is_building).count() as u64;
         for (kind, what, expected) in [
             (Kind::Rid, "entries by resource id", counts.items),
             (Kind::Feed, "feed pointers", counts.items),
@@ -153,6 +157,7 @@ impl<P: Snapshot> Check<'_, P> {
             (Kind::EventsSince, "starts of recorded events", u64::from(header.records_events)),
             (Kind::ShapeDefinition, "definitions of shapes", shapes),
             (Kind::IndexState, "index states", u64::from(!header.indexed.is_settled())),
+            (Kind::OwnState, "partitions that are given entries of their own", building),
         ] {
             let mut found = 0;
             self.each(kind, |_, _, _| {
@@ -201,6 +206,14 @@ impl<P: Snapshot> Check<'_, P> {
         let size = item.document.text().len() as u64;
         self.counts.items += 1;
         self.counts.bytes += size;
+        if !self.partitions.contains_key(&partition) {
+            // Which partitions have entries of their own only they themselves can say.
+            let row = self.snapshot.get(&partition.row(Kind::Partition))?;
+            let own = row.and_then(|row| PartitionCounters::decode(&row).ok()).map(|row| row.own);
+            let own = own.unwrap_or_default();
+            let counters = PartitionCounters { own, ..PartitionCounters::default() };
+            self.partitions.insert(partition.clone(), counters);
+        }
         let counters = self.partitions.entry(partition.clone()).or_default();
         counters.items += 1;
         counters.bytes += size;
@@ -222,7 +235,7 @@ impl<P: Snapshot> Check<'_, P> {
         if self.recorded.as_ref().is_some_and(|since| item.header.lsn > since.at(place)) {
             self.has_event(place, &id, &item)?;
         }
-        self.entries(place, &id, &item)
+        self.entries(&partition, place, &id, &item)
     }
 
     /// The last write of the document is among the events of its commit.
@@ -302,7 +315,13 @@ impl<P: Snapshot> Check<'_, P> {
     }
 
     /// Adds up the entries that the definition asks for.
-    fn entries(&mut self, place: &[u8], id: &str, item: &Item) -> Result<()> {
+    fn entries(
+        &mut self,
+        partition: &PartitionPrefix,
+        place: &[u8],
+        id: &str,
+        item: &Item,
+    ) -> Result<()> {
         let Some(in_force) = &self.in_force else { return Ok(()) };
         let Ok(terms) = in_force.at(place).clone().terms_of(item) else {
             self.problem(&format!("document '{id}' cannot be indexed"));
@@ -311,6 +330,17 @@ impl<P: Snapshot> Check<'_, P> {
         for term in terms.iter().flat_map(|terms| terms.iter()) {
             let row = entry::row(term.is_respelled);
             self.counts.entries.add(&key::keyed(Kind::Index, &[term.key, place]), &row);
+        }
+        if self.has_own(partition, id)? {
+            let is_listed = own::is_listed(place, &terms.each_ref());
+            if !is_listed {
+                self.partitions.entry(partition.clone()).or_default().unlisted += 1;
+            }
+            let own = OwnKeys::of(partition);
+            for term in terms.iter().flat_map(|terms| terms.iter()).filter(|_| is_listed) {
+                let row = entry::row(term.is_respelled);
+                self.counts.own_entries.add(&own.key(term.key, place), &row);
+            }
         }
         for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
             self.counts.shaped.add(&shape::entry(shape.id, place), &[]);
@@ -324,11 +354,25 @@ impl<P: Snapshot> Check<'_, P> {
         Ok(())
     }
 
+    /// Whether a document has entries of its own partition, or counts as one that should.
+    fn has_own(&self, partition: &PartitionPrefix, id: &str) -> Result<bool> {
+        let own = self.partitions.get(partition).map_or(Own::None, |counters| counters.own);
+        Ok(match own {
+            Own::None => false,
+            Own::Ready => true,
+            Own::Building => {
+                let cursor = self.snapshot.get(&own::state_row(partition))?;
+                cursor.is_some_and(|cursor| *id.as_bytes() <= cursor[..])
+            }
+        })
+    }
+
     /// The entries and shapes that are there are those that the documents should have.
     fn found_by(&mut self) -> Result<()> {
         let mut is_wrong = false;
         for (kind, what, expected) in [
             (Kind::Index, "index entries", self.counts.entries),
+            (Kind::Own, "index entries of single partitions", self.counts.own_entries),
             (Kind::Shape, "documents under their shapes", self.counts.shaped),
         ] {
             let mut found = Sum::default();
@@ -358,6 +402,18 @@ impl<P: Snapshot> Check<'_, P> {
             let row = entry::row(term.is_respelled);
             missing += u64::from(self.snapshot.get(&key)? != Some(row));
         }
+        let mut missing_own = 0;
+        if let Some((partition, id)) = PartitionPrefix::of(place)
+            && own::is_listed(place, &terms.each_ref())
+            && self.has_own(&partition, &String::from_utf8_lossy(id))?
+        {
+            let own = OwnKeys::of(&partition);
+            for term in terms.iter().flat_map(|terms| terms.iter()) {
+                let row = entry::row(term.is_respelled);
+                missing_own +=
+                    u64::from(self.snapshot.get(&own.key(term.key, place))? != Some(row));
+            }
+        }
         let mut is_under_shape = true;
         for shape in terms.iter().filter_map(|terms| terms.shape.as_ref()) {
             is_under_shape &= self.snapshot.get(&shape::entry(shape.id, place))?.is_some();
@@ -366,6 +422,10 @@ impl<P: Snapshot> Check<'_, P> {
         let id = id.unwrap_or_default();
         if missing > 0 {
             self.problem(&format!("document '{id}' lacks {missing} of its index entries"));
+        }
+        if missing_own > 0 {
+            let lacks = format!("lacks {missing_own} of the index entries of its partition");
+            self.problem(&format!("document '{id}' {lacks}"));
         }
         if !is_under_shape {
             self.problem(&format!("document '{id}' is not under its shape"));

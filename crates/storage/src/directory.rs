@@ -19,8 +19,12 @@ use std::{
 
 use crate::Error;
 
-/// What this version of the crate writes, and the only thing that it reads.
-const FORMAT: u32 = 3;
+/// What this version of the crate writes.
+const FORMAT: u32 = 4;
+
+/// The oldest format that it reads. What it writes from then on is of its own format, which servers of the
+/// older one do not know.
+const FORMAT_OLDEST: u32 = 3;
 
 /// What a format file begins with.
 const FORMAT_NAME: &str = "orrery-data";
@@ -111,6 +115,7 @@ fn check_format(path: &Path) -> Result<(), Error> {
     };
     match parse_format(&text) {
         Some(FORMAT) => Ok(()),
+        Some(FORMAT_OLDEST..FORMAT) => write_format(path),
         Some(found) if found < FORMAT => Err(Error::Unusable(format!(
             "data directory has the older format {found}, this server reads format {FORMAT}: {}; \
              export it with the version that wrote it and import it here",
@@ -182,6 +187,15 @@ mod tests {
         check("orrery-data 1\n", "export it with the version that wrote it");
         check(&format!("orrery-data {}\n", FORMAT + 1), "use a newer server");
         check("something", "not a format file");
+    }
+
+    #[test]
+    fn the_format_before_is_read_and_becomes_this_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("FORMAT");
+        fs::write(&file, format!("orrery-data {FORMAT_OLDEST}\n")).unwrap();
+        drop(Directory::open(directory.path()).unwrap());
+        assert_eq!(parse_format(&fs::read(&file).unwrap()), Some(FORMAT));
     }
 
     #[test]

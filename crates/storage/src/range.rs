@@ -40,7 +40,7 @@ pub const COMMIT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Keys that begin with one of these bytes are walked in order and hardly ever looked up one by one, as
 /// the entries of indexes. An engine may keep them apart from the others; to whoever uses a range
 /// they are keys like all others.
-pub const WALKED: std::ops::Range<u8> = 0x20..0x22;
+pub const WALKED: std::ops::Range<u8> = 0x1F..0x22;
 
 /// A store of ranges.
 ///

@@ -50,6 +50,9 @@ pub(crate) struct Chooser<'r, P> {
     usable: Vec<Usable>,
     /// For each slice what its partition says about documents.
     keys: Vec<Vec<(Indexed, Value)>>,
+    /// For each slice whether its entries are those of its documents alone: it is a whole range, or a
+    /// partition with entries of its own.
+    are_own: Vec<bool>,
     /// Whether an index is taken wherever one serves, at any cost.
     pub(super) insists: bool,
     /// What is looked at of each document, where entries may stand for it.
@@ -101,7 +104,9 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             key.map_or(Vec::new(), |key| composite::key_values(&reading.container, &key))
         };
         let keys = reading.slices.iter().map(key_of).collect();
-        Ok(Chooser { reading, usable, keys, insists, touched, prepared })
+        let is_own = |slice: &Slice<P>| Ok(slice.partition.is_none() || slice.has_own()?);
+        let are_own = reading.slices.iter().map(is_own).collect::<Result<_>>()?;
+        Ok(Chooser { reading, usable, keys, are_own, insists, touched, prepared })
     }
 
     pub(crate) fn insists(&self) -> bool {
@@ -166,11 +171,11 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         Some(along)
     }
 
-    /// Whether entries of an index lead to documents of the scope only: those of whole ranges are,
-    /// and in a slice that is one partition those that hold its key.
+    /// Whether entries of an index lead to documents of the scope only: those of whole ranges do,
+    /// and in a slice that is one partition its own, and those that hold its key.
     pub(super) fn is_everywhere(&self, holds: impl Fn(&[(Indexed, Value)]) -> bool) -> bool {
-        let mut slices = self.reading.slices.iter().zip(&self.keys);
-        slices.all(|(slice, key)| slice.partition.is_none() || !key.is_empty() && holds(key))
+        let mut slices = self.are_own.iter().zip(&self.keys);
+        slices.all(|(is_own, key)| *is_own || !key.is_empty() && holds(key))
     }
 
     /// The composite indexes that serve a query, and those that would.
@@ -330,6 +335,11 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             if is_long && cover.is_none() { self.also(condition, &found) } else { Vec::new() };
         let Resolved { branches, entries, counted } = found;
         Ok(Choice::Lookup { branches, also, entries, counted, cover, sieve: None })
+    }
+
+    /// Whether all entries are those of partitions alone.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_narrow() && self.are_own.iter().all(|is_own| *is_own)
     }
 
     /// Whether every slice is one logical partition.
@@ -536,7 +546,7 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
         if let ([slice], [branch]) = (&self.reading.slices[..], &found.branches[..])
             && let [run] = branch.runs(0)
         {
-            let (count, entries) = run.entries(slice, limit)?;
+            let (count, entries) = run.entries(slice, &branch.layout, limit)?;
             found.entries = Some(count).filter(|count| *count < limit);
             found.counted = entries;
             return Ok(());

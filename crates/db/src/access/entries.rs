@@ -3,15 +3,19 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
+use bytes::Bytes;
 use storage::{Direction, Snapshot};
 
 use crate::Result;
-use crate::index::entry::Listed;
+use crate::index::entry::{Component, Listed};
+use crate::scan::Slice;
 
 /// The entries between two bounds, in one direction, read in chunks that grow: most walks end
 /// early.
 pub(super) struct Entries<'r, P> {
-    snapshot: &'r P,
+    slice: &'r Slice<P>,
+    /// How the values of an entry are laid out; empty for the entries of shapes.
+    layout: Vec<Component>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     direction: Direction,
@@ -26,13 +30,15 @@ const CHUNK_MAX: usize = 1_024;
 
 impl<'r, P: Snapshot> Entries<'r, P> {
     pub(super) fn new(
-        snapshot: &'r P,
+        slice: &'r Slice<P>,
+        layout: &[Component],
         from: Bound<Vec<u8>>,
         to: Bound<Vec<u8>>,
         direction: Direction,
     ) -> Self {
         Entries {
-            snapshot,
+            slice,
+            layout: layout.to_vec(),
             from,
             to,
             direction,
@@ -43,11 +49,11 @@ impl<'r, P: Snapshot> Entries<'r, P> {
     }
 
     /// Entries that were read before, and no more.
-    pub(super) fn known(snapshot: &'r P, entries: &[Listed]) -> Self {
+    pub(super) fn known(slice: &'r Slice<P>, entries: &[Listed]) -> Self {
         Entries {
             chunk: entries.iter().cloned().collect(),
             is_drained: true,
-            ..Self::new(snapshot, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+            ..Self::new(slice, &[], Bound::Unbounded, Bound::Unbounded, Direction::Forward)
         }
     }
 
@@ -83,15 +89,16 @@ impl<'r, P: Snapshot> Entries<'r, P> {
             return Ok(());
         }
         let (chunk, size) = (&mut self.chunk, self.chunk_size);
-        self.snapshot.scan(
-            as_slice(&self.from),
-            as_slice(&self.to),
-            self.direction,
-            &mut |key, row| {
-                chunk.push_back(Listed::new(key, row));
-                if chunk.len() >= size { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            },
-        )?;
+        let (from, to) = (as_slice(&self.from), as_slice(&self.to));
+        let mut visit = |key: &[u8], row: &Bytes| {
+            chunk.push_back(Listed::new(key, row));
+            if chunk.len() >= size { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        if self.layout.is_empty() {
+            self.slice.snapshot.scan(from, to, self.direction, &mut visit)?;
+        } else {
+            self.slice.scan_entries(&self.layout, from, to, self.direction, &mut visit)?;
+        }
         self.is_drained = self.chunk.len() < self.chunk_size;
         self.chunk_size = (self.chunk_size * 2).min(CHUNK_MAX);
         if let Some(last) = self.chunk.back() {

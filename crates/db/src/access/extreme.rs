@@ -88,7 +88,7 @@ fn first<P: Snapshot>(slice: &Slice<P>, number: usize, along: &Along) -> Result<
     for run in runs {
         let (from, to) = run.bounds(slice);
         let (from, to) = (Bound::Included(from), Bound::Excluded(to));
-        let mut entries = Entries::new(&slice.snapshot, from, to, along.direction);
+        let mut entries = Entries::new(slice, &along.layout, from, to, along.direction);
         while let Some(listed) = entries.next()? {
             let parsed =
                 entry::parse(&listed.key, &along.layout).ok_or_else(|| corrupt("index entry"))?;

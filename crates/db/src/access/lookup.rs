@@ -80,12 +80,13 @@ impl Run {
     pub(super) fn entries<P: Snapshot>(
         &self,
         slice: &Slice<P>,
+        layout: &[Component],
         limit: usize,
     ) -> Result<(usize, Option<Vec<Listed>>)> {
         let (mut count, mut entries) = (0, Vec::new());
         let (from, to) = self.bounds(slice);
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        slice.snapshot.scan(from, to, Direction::Forward, &mut |key, row| {
+        slice.scan_entries(layout, from, to, Direction::Forward, &mut |key, row| {
             count += 1;
             if count <= COUNTED_MAX {
                 entries.push(Listed::new(key, row));
@@ -275,7 +276,7 @@ impl Branch {
             let slice = &reading.slices[slice];
             let (from, to) = run.bounds(slice);
             let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-            slice.snapshot.scan(from, to, Direction::Forward, &mut |_, _| {
+            slice.scan_entries(&self.layout, from, to, Direction::Forward, &mut |_, _| {
                 count += 1;
                 if count >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
@@ -293,7 +294,7 @@ impl Branch {
             let slice = &reading.slices[slice];
             let (from, to) = run.bounds(slice);
             let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-            slice.snapshot.scan(from, to, Direction::Forward, &mut |key, _| {
+            slice.scan_entries(&self.layout, from, to, Direction::Forward, &mut |key, _| {
                 let place = entry::parse(key, &self.layout).map(|entry| entry.place);
                 let is_inside = place.is_some_and(|p| *p >= slice.from[..] && *p < slice.to[..]);
                 count += u64::from(is_inside);
@@ -430,7 +431,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
     /// The same from the beginning, with the entries of its only run where they are known.
     pub(crate) fn knowing(mut self, entries: Option<&[Listed]>) -> Self {
         if let (Some(entries), Some(slice)) = (entries, self.reading.slices.first()) {
-            self.entries = Some(Entries::known(&slice.snapshot, entries));
+            self.entries = Some(Entries::known(slice, entries));
         }
         self
     }
@@ -523,7 +524,7 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
             let mut missing = None;
             for follower in &mut self.followers {
                 if missing.is_none() {
-                    missing = follower.lacks(place, slice)?;
+                    missing = follower.lacks(place)?;
                 }
             }
             match missing {
@@ -629,12 +630,13 @@ impl<'r, P: Snapshot> Lookup<'r, P> {
         }
         let is_followed = matches!(run, Run::Value(_)) && branch.single_value().is_some();
         self.followers = if is_followed {
-            self.also.iter().map(|prefix| Follower::new(&slice.snapshot, prefix)).collect()
+            self.also.iter().map(|prefix| Follower::new(slice, prefix)).collect()
         } else {
             Vec::new()
         };
         let direction = Direction::Forward;
-        self.entries = Some(Entries::new(&slice.snapshot, from, Bound::Excluded(to), direction));
+        let to = Bound::Excluded(to);
+        self.entries = Some(Entries::new(slice, &branch.layout, from, to, direction));
         Ok(true)
     }
 }
@@ -654,7 +656,7 @@ enum Next {
 
 /// Follows the places of one value, beside those of another.
 struct Follower<'r, P> {
-    snapshot: &'r P,
+    slice: &'r Slice<P>,
     prefix: Vec<u8>,
     entries: Option<Entries<'r, P>>,
     misses: usize,
@@ -664,20 +666,21 @@ struct Follower<'r, P> {
 const MISSES_MAX: usize = 64;
 
 impl<'r, P: Snapshot> Follower<'r, P> {
-    fn new(snapshot: &'r P, prefix: &[u8]) -> Self {
-        Follower { snapshot, prefix: prefix.to_vec(), entries: None, misses: 0 }
+    fn new(slice: &'r Slice<P>, prefix: &[u8]) -> Self {
+        Follower { slice, prefix: prefix.to_vec(), entries: None, misses: 0 }
     }
 
     /// Where the next entry is, if there is none at the place; places must be asked for in
     /// ascending order.
-    fn lacks(&mut self, place: &[u8], slice: &Slice<P>) -> Result<Option<Next>> {
+    fn lacks(&mut self, place: &[u8]) -> Result<Option<Next>> {
         let wanted = [&self.prefix[..], place].concat();
         loop {
             if self.entries.is_none() || self.misses > MISSES_MAX {
                 self.misses = 0;
-                let to = [&self.prefix[..], &slice.to].concat();
+                let to = [&self.prefix[..], &self.slice.to].concat();
                 self.entries = Some(Entries::new(
-                    self.snapshot,
+                    self.slice,
+                    &SINGLE,
                     Bound::Included(wanted.clone()),
                     Bound::Excluded(to),
                     Direction::Forward,

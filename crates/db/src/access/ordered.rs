@@ -356,7 +356,7 @@ impl<'r, P: Snapshot> SliceWalk<'r, P> {
             }
         }
         let direction = self.along.direction;
-        self.entries = Some(Entries::new(&slice.snapshot, from, to, direction));
+        self.entries = Some(Entries::new(slice, &self.along.layout, from, to, direction));
     }
 
     /// The key at which the entries of the floor lie: of its values, and where entries are in the
@@ -588,7 +588,7 @@ impl<'r, P: Snapshot> Places<'r, P> {
             }
             let from = Bound::Included([&prefix[..], from].concat());
             let to = Bound::Excluded([&prefix[..], to].concat());
-            Entries::new(&slice.snapshot, from, to, direction)
+            Entries::new(slice, &[], from, to, direction)
         };
         Places { runs: shapes.iter().map(run).collect(), direction }
     }

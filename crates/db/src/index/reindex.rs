@@ -6,13 +6,13 @@
 //! that is known about the progress is in the range, so it goes on where it was after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use storage::{Direction, Operation, RangeStore, Snapshot, Stop, SubmitError, View, Visit};
 
 use super::definition::Definition;
+use super::rows::Rows;
 use super::state::{self, InForce};
 use super::terms::Terms;
 use super::update::{At, difference};
@@ -294,7 +294,7 @@ impl Advance {
         let header = RangeHeader::decode(&header)?;
         let in_force = InForce::load(&container.index, &header, |key| snapshot.get(key))?;
         let Some(InForce::Moving { from, to, state }) = in_force else { return Ok(None) };
-        let rows = Rows::collect(&state.cursor, None, count_max, |from, to, visit| {
+        let rows = rows_behind(&state.cursor, None, count_max, |from, to, visit| {
             snapshot.scan(from, to, Direction::Forward, visit)
         })?;
         let mut ready = BTreeMap::new();
@@ -322,7 +322,7 @@ impl Advance {
             return Ok(Step::Moved);
         }
         let view = &*txn.view;
-        let rows = Rows::collect(&self.cursor, self.until.as_deref(), CHUNK, |from, to, visit| {
+        let rows = rows_behind(&self.cursor, self.until.as_deref(), CHUNK, |from, to, visit| {
             view.scan(from, to, Direction::Forward, visit)
         })?;
         for (place, row) in &rows.rows {
@@ -372,34 +372,16 @@ impl Operation for Advance {
 }
 
 /// Documents behind a place.
-struct Rows {
-    rows: Vec<(Vec<u8>, Bytes)>,
-    /// Whether there are no more in the interval.
-    is_end: bool,
-}
-
-impl Rows {
-    fn collect(
-        after: &[u8],
-        until: Option<&[u8]>,
-        count_max: usize,
-        scan: impl FnOnce(Bound<&[u8]>, Bound<&[u8]>, Visit<'_>) -> Result<(), storage::Error>,
-    ) -> Result<Rows> {
-        let from = key::item(after);
-        let to = until.map_or(Bound::Excluded(key::all_of(Kind::Item).1), |until| {
-            Bound::Included(key::item(until))
-        });
-        let mut collected = Rows { rows: Vec::new(), is_end: true };
-        let mut bytes = 0;
-        scan(Bound::Excluded(&from[..]), to.as_ref().map(|key| &key[..]), &mut |key, row| {
-            if collected.rows.len() >= count_max || bytes >= CHUNK_BYTES {
-                collected.is_end = false;
-                return ControlFlow::Break(());
-            }
-            bytes += row.len();
-            collected.rows.push((key[1..].to_vec(), row.clone()));
-            ControlFlow::Continue(())
-        })?;
-        Ok(collected)
-    }
+fn rows_behind(
+    after: &[u8],
+    until: Option<&[u8]>,
+    count_max: usize,
+    scan: impl FnOnce(Bound<&[u8]>, Bound<&[u8]>, Visit<'_>) -> Result<(), storage::Error>,
+) -> Result<Rows> {
+    let from = key::item(after);
+    let to = until.map_or(Bound::Excluded(key::all_of(Kind::Item).1), |until| {
+        Bound::Included(key::item(until))
+    });
+    let to = to.as_ref().map(Vec::as_slice);
+    Rows::collect(count_max, CHUNK_BYTES, |visit| scan(Bound::Excluded(&from[..]), to, visit))
 }

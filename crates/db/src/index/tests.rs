@@ -6,11 +6,11 @@ use value::{Object, PartitionKey, Value};
 
 use super::Pace;
 use super::state::{self, Usable};
-use super::{shape, versions};
+use super::{own, shape, versions};
 use crate::container::Container;
-use crate::key::{self, Kind};
+use crate::key::{self, Kind, PartitionPrefix};
 use crate::meta::{self, Change, MetaKind};
-use crate::row::RangeHeader;
+use crate::row::{Own, PartitionCounters, RangeHeader};
 use crate::write::{Address, Conditions, Write};
 use crate::{CountingIds, Db, ManualClock};
 
@@ -60,11 +60,19 @@ impl Server {
         self.db.container("d", "c").unwrap()
     }
 
-    async fn upsert_to(&self, container: &Arc<Container>, body: &str) {
+    async fn write_to(&self, container: &Arc<Container>, pk: &str, body: &str) {
         let body = Value::Object(object(body));
-        let key = PartitionKey::parse_header(r#"["x"]"#).unwrap();
+        let key = PartitionKey::parse_header(&format!("[{pk:?}]")).unwrap();
         let write = Write::Upsert { body };
         self.db.write(container, Some(&key), write, Conditions::default()).await.unwrap();
+    }
+
+    async fn upsert_to(&self, container: &Arc<Container>, body: &str) {
+        self.write_to(container, "x", body).await;
+    }
+
+    async fn upsert_in(&self, pk: &str, body: &str) {
+        self.write_to(&self.container(), pk, body).await;
     }
 
     async fn upsert(&self, body: &str) {
@@ -118,6 +126,24 @@ impl Server {
         let stored = self.container().index.stored();
         let versions = stored.as_array().unwrap().iter();
         versions.map(|version| version.get("number").unwrap().as_i64().unwrap()).collect()
+    }
+}
+
+/// The partition of all documents that have `x` for their key.
+fn partition_x(server: &Server) -> PartitionPrefix {
+    let key = PartitionKey::parse_header(r#"["x"]"#).unwrap();
+    PartitionPrefix::new(&server.container().epk(&key), &key)
+}
+
+impl Server {
+    fn counters(&self) -> PartitionCounters {
+        let row = self.snapshot().get(&partition_x(self).row(Kind::Partition)).unwrap();
+        row.map_or_else(PartitionCounters::default, |row| PartitionCounters::decode(&row).unwrap())
+    }
+
+    async fn set_apart(&self) {
+        let key = PartitionKey::parse_header(r#"["x"]"#).unwrap();
+        self.db.set_apart(&self.container(), &key).await.unwrap();
     }
 }
 
@@ -373,6 +399,12 @@ async fn verification_finds_what_is_wrong() {
     use Fault::{Additional, Another, Missing};
     let check = async |kind: Kind, fault: Fault, expected: &[&str]| {
         let server = with_documents(EVERYTHING, 2).await;
+        if matches!(kind, Kind::Own | Kind::OwnState) {
+            server.set_apart().await;
+        }
+        if kind == Kind::Own {
+            server.db.sweep().await.unwrap();
+        }
         let (from, to) = key::all_of(kind);
         let found = crate::sweep::rows_between(&server.snapshot(), &from, &to, 1).unwrap();
         let additional =
@@ -394,6 +426,11 @@ async fn verification_finds_what_is_wrong() {
     check(Kind::Index, Missing, &["index entries, expected", "lacks 1 of its index entries"]).await;
     check(Kind::Index, Additional, &["index entries, expected"]).await;
     check(Kind::Index, Another, &["lacks 1 of its index entries"]).await;
+    let own = "index entries of single partitions, expected";
+    check(Kind::Own, Missing, &[own, "lacks 1 of the index entries of its partition"]).await;
+    check(Kind::Own, Additional, &[own]).await;
+    check(Kind::Own, Another, &["lacks 1 of the index entries of its partition"]).await;
+    check(Kind::OwnState, Missing, &["partitions that are given entries of their own"]).await;
     check(Kind::Shape, Missing, &["documents under their shapes", "is not under its shape"]).await;
     check(Kind::Shape, Additional, &["documents under their shapes"]).await;
     check(Kind::Shape, Another, &["is not under its shape"]).await;
@@ -403,4 +440,115 @@ async fn verification_finds_what_is_wrong() {
     check(Kind::ShapeCount, Missing, &["counts of shapes that differ"]).await;
     check(Kind::ShapeCount, Additional, &["count of a shape that cannot be read"]).await;
     check(Kind::IndexState, Additional, &["index states, expected 0"]).await;
+}
+
+#[tokio::test]
+async fn a_partition_gets_entries_of_its_own_step_by_step() {
+    let server = with_documents(EVERYTHING, 6).await;
+    server.set_apart().await;
+    assert_eq!(server.counters().own, Own::Building);
+    let mut number = 100;
+    let mut rows = vec![server.count(Kind::Own)];
+    while server.db.index_apart(STEP).await.unwrap() {
+        server.verify();
+        // Before and behind the cursor, documents come, change and go.
+        for id in ["0", "3", "55", "9"] {
+            number += 1;
+            let body = format!(r#"{{"id":"{id}","pk":"x","a":{number},"c":[{number},1]}}"#);
+            server.upsert(&body).await;
+            server.verify();
+        }
+        server.delete("3").await;
+        server.verify();
+        rows.push(server.count(Kind::Own));
+    }
+    assert!(rows.is_sorted() && rows[0] == 0, "{rows:?}");
+    assert_eq!((server.counters().own, server.count(Kind::OwnState)), (Own::Ready, 0));
+    assert_eq!(server.count(Kind::Own), server.count(Kind::Index));
+
+    // Entries of a partition follow what the policy asks for.
+    server.redefine(ONLY_A).await;
+    while server.db.reindex(STEP).await.unwrap() {
+        server.verify();
+    }
+    assert_eq!(server.count(Kind::Own), server.count(Kind::Index));
+    server.redefine(NONE).await;
+    server.db.sweep().await.unwrap();
+    server.verify();
+    assert_eq!(server.count(Kind::Own), 0);
+    server.redefine(EVERYTHING).await;
+    server.db.sweep().await.unwrap();
+    server.verify();
+    assert_eq!(server.count(Kind::Own), server.count(Kind::Index));
+
+    // An empty partition has nothing left, and none is given to it before it is large again.
+    for id in ["0", "1", "2", "4", "5", "55", "9"] {
+        server.delete(id).await;
+        server.verify();
+    }
+    assert_eq!((server.count(Kind::Own), server.counters().own), (0, Own::None));
+    server.upsert(r#"{"id":"0","pk":"x"}"#).await;
+    server.db.sweep().await.unwrap();
+    assert_eq!(server.count(Kind::Own), 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_partition_that_is_emptied_meanwhile_is_forgotten() {
+    let server = with_documents(EVERYTHING, 3).await;
+    server.set_apart().await;
+    assert!(server.db.index_apart(STEP).await.unwrap());
+    for id in ["0", "1", "2"] {
+        server.delete(id).await;
+        server.verify();
+    }
+    assert_eq!((server.count(Kind::Own), server.count(Kind::OwnState)), (0, 0));
+    assert!(!server.db.index_apart(STEP).await.unwrap());
+    server.set_apart().await;
+    assert_eq!(server.count(Kind::OwnState), 0);
+}
+
+#[tokio::test]
+async fn documents_with_many_values_are_not_listed_in_their_partition() {
+    let server = with_documents(EVERYTHING, 2).await;
+    let values = (0..7_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let many = |id: &str| format!(r#"{{"id":"{}","pk":"x","a":[{values}]}}"#, id.repeat(1_000));
+    server.upsert(&many("i")).await;
+    server.set_apart().await;
+    server.db.sweep().await.unwrap();
+    server.verify();
+    assert_eq!((server.counters().own, server.counters().unlisted), (Own::Ready, 1));
+    server.upsert(&many("j")).await;
+    server.verify();
+    assert_eq!(server.counters().unlisted, 2);
+    let few = |id: &str| format!(r#"{{"id":"{}","pk":"x","a":[1]}}"#, id.repeat(1_000));
+    server.upsert(&few("i")).await;
+    server.verify();
+    assert_eq!(server.counters().unlisted, 1);
+    server.delete(&"j".repeat(1_000)).await;
+    server.verify();
+    assert_eq!(server.counters().unlisted, 0);
+    server.upsert(&many("i")).await;
+    server.verify();
+    assert_eq!(server.counters().unlisted, 1);
+    let own = own::state_row(&partition_x(&server));
+    assert_eq!(server.snapshot().get(&own).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_large_partition_is_given_entries_of_its_own() {
+    let server = Server::new(EVERYTHING).await;
+    for number in 0..8_000 {
+        let pk = if number % 8 == 0 { "x".to_owned() } else { format!("y{number}") };
+        let body = format!(r#"{{"id":"{number}","pk":"{pk}","a":{number}}}"#);
+        server.upsert_in(&pk, &body).await;
+    }
+    assert_eq!((server.counters().items, server.counters().own), (1_000, Own::None));
+    // The next one makes it large, in a range that is larger by enough.
+    server.upsert_in("z", r#"{"id":"z","pk":"z"}"#).await;
+    server.upsert(r#"{"id":"0","pk":"x","a":0}"#).await;
+    assert_eq!(server.counters().own, Own::Building);
+    server.db.sweep().await.unwrap();
+    assert_eq!(server.counters().own, Own::Ready);
+    server.verify();
 }

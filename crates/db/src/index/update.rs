@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use value::Object;
 
+use super::own::OwnKeys;
 use super::terms::{Term, Terms};
-use super::{entry, shape};
-use crate::key::Kind;
-use crate::row::Item;
+use super::{entry, own, shape};
+use crate::key::{Kind, PartitionPrefix};
+use crate::row::{Item, corrupt};
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 
@@ -116,19 +117,72 @@ impl At<'_> {
             call(&key, entry::row(term.is_respelled));
         }
     }
+
+    /// The same for the entries of the document's partition.
+    fn each_own_beyond(
+        &self,
+        own: &OwnKeys,
+        other: Option<&At<'_>>,
+        mut call: impl FnMut(&[u8], Bytes),
+    ) {
+        for term in self.terms.iter().flat_map(|terms| terms.iter()) {
+            if !other.is_some_and(|other| other.contains(self.place, term)) {
+                call(&own.key(term.key, self.place), entry::row(term.is_respelled));
+            }
+        }
+    }
 }
 
-/// Deletes entries that are no longer there and puts those that are new.
+/// Where the entries of a partition are that a document is listed among; nothing if it is not. Counts
+/// those that should be.
+fn own_keys(txn: &mut Transaction<'_>, at: &At<'_>, change: i64) -> Result<Option<OwnKeys>> {
+    let (partition, id) = PartitionPrefix::of(at.place).ok_or_else(|| corrupt("place"))?;
+    if !txn.has_own(&partition, id)? {
+        return Ok(None);
+    }
+    if own::is_listed(at.place, &at.terms) {
+        return Ok(Some(OwnKeys::of(&partition)));
+    }
+    let unlisted = &mut txn.counters(&partition)?.unlisted;
+    *unlisted = unlisted.saturating_add_signed(change);
+    Ok(None)
+}
+
+/// Adds the entries of a document to those of its partition. Keeps O1 once the cursor has moved.
+pub(super) fn list(
+    txn: &mut Transaction<'_>,
+    partition: &PartitionPrefix,
+    at: At<'_>,
+) -> Result<()> {
+    if own::is_listed(at.place, &at.terms) {
+        at.each_own_beyond(&OwnKeys::of(partition), None, |key, row| txn.view.put(key, row));
+    } else {
+        txn.counters(partition)?.unlisted += 1;
+    }
+    Ok(())
+}
+
+/// Deletes entries that are no longer there and puts those that are new. Keeps O1 and O2.
 pub(super) fn difference(
     txn: &mut Transaction<'_>,
     old: Option<At<'_>>,
     new: Option<At<'_>>,
 ) -> Result<()> {
+    let old_own = old.as_ref().map_or(Ok(None), |old| own_keys(txn, old, -1))?;
+    let new_own = new.as_ref().map_or(Ok(None), |new| own_keys(txn, new, 1))?;
     if let Some(old) = &old {
         old.each_beyond(new.as_ref(), |key, _| txn.view.delete(key));
+        if let Some(own) = &old_own {
+            let kept = new.as_ref().filter(|_| new_own.is_some());
+            old.each_own_beyond(own, kept, |key, _| txn.view.delete(key));
+        }
     }
     if let Some(new) = &new {
         new.each_beyond(old.as_ref(), |key, row| txn.view.put(key, row));
+        if let Some(own) = &new_own {
+            let kept = old.as_ref().filter(|_| old_own.is_some());
+            new.each_own_beyond(own, kept, |key, row| txn.view.put(key, row));
+        }
     }
     txn.touch();
     let shape_of = |at: &Option<At<'_>>| {

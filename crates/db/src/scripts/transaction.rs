@@ -196,8 +196,13 @@ impl<P: Snapshot> ScriptTransaction<P> {
 }
 
 /// Rows that every commit changes, or may change whatever it is about.
-const BOOKKEEPING: [RowKind; 4] =
-    [RowKind::Header, RowKind::Partition, RowKind::IndexState, RowKind::ShapeCount];
+const BOOKKEEPING: [RowKind; 5] = [
+    RowKind::Header,
+    RowKind::Partition,
+    RowKind::IndexState,
+    RowKind::ShapeCount,
+    RowKind::OwnState,
+];
 
 fn is_bookkeeping(key: &[u8]) -> bool {
     key.first().is_some_and(|first| BOOKKEEPING.iter().any(|kind| *kind as u8 == *first))

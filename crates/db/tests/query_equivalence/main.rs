@@ -1,8 +1,8 @@
 //! A query answers the same whatever is done to answer it.
 //!
 //! Random documents are written, some of them changed and deleted, into containers that differ in
-//! what nobody may notice: their indexes, how many ranges they are cut into, the size of the pages
-//! that are asked for, whether the database was stopped and started in between. Random queries must
+//! what nobody may notice: their indexes, which partitions have entries of their own, how many ranges
+//! they are cut into, the size of the pages that are asked for, whether the database was stopped and started in between. Random queries must
 //! get the answer that [`query::Prepared::run`] gives over all documents, one after the other: the
 //! same rows, and in the same order up to ties where there is one.
 
@@ -20,7 +20,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
 
-    use db::{Container, Db, Effort, Kind, Page, QueryText, Scope};
+    use db::{Container, Db, Effort, Kind, Pace, Page, QueryText, Scope};
     use proptest::prelude::*;
     use query::{CompositeKey, ComputedProperty, Limits, Options, RunError};
     use storage::RangeStore;
@@ -132,10 +132,12 @@ mod tests {
         support::create_container(db, name, &definition, Some(setup.ranges * 10_000)).await;
     }
 
+    fn partition(at: usize) -> PartitionKey {
+        PartitionKey::parse_header(&format!("[\"{}\"]", PARTITIONS[at])).unwrap()
+    }
+
     fn scope(query: &Query) -> Scope {
-        let key = query
-            .partition
-            .map(|at| PartitionKey::parse_header(&format!("[\"{}\"]", PARTITIONS[at])).unwrap());
+        let key = query.partition.map(partition);
         Scope { key, cross_partition: true, ..Scope::default() }
     }
 
@@ -323,8 +325,22 @@ mod tests {
         let db = support::open(support::embedded(directory.path()), &clock).await;
         for (name, setup) in &setups {
             create(&db, name, setup).await;
-            apply(&db, &db.container("d", name).unwrap(), history).await;
+            // Some partitions get entries of their own while documents are written, the last one
+            // afterwards, which is not done when the first queries come.
+            let container = db.container("d", name).unwrap();
+            let (first, rest) = history.split_at(history.len() / 2);
+            apply(&db, &container, first).await;
+            for at in 0..3 {
+                db.set_apart(&container, &partition(at)).await.unwrap();
+            }
+            db.index_apart(Pace { commits: 2, documents: 3 }).await.unwrap();
+            apply(&db, &container, rest).await;
+            while db.index_apart(Pace { commits: 8, documents: 100 }).await.unwrap() {}
         }
+        for (name, _) in &setups {
+            db.set_apart(&db.container("d", name).unwrap(), &partition(3)).await.unwrap();
+        }
+        db.index_apart(Pace { commits: 6, documents: 1 }).await.unwrap();
         for (number, query) in queries.iter().enumerate() {
             for (name, setup) in &setups {
                 check(&db, name, setup, query, &[None, Some(1 + number % 7)]);
@@ -334,6 +350,8 @@ mod tests {
         db.close().await.unwrap();
         drop(db);
         let db = support::open(support::embedded(directory.path()), &clock).await;
+        db.sweep().await.unwrap();
+        support::verify(&db);
         for query in queries {
             for (name, setup) in &setups {
                 check(&db, name, setup, query, &[Some(3)]);

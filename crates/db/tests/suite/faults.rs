@@ -58,6 +58,8 @@ enum Step {
     Split(&'static str),
     /// Merges the first two ranges.
     Merge,
+    /// Gives the partition index entries of its own, which the next sweep makes.
+    SetApart(&'static str),
     Advance(u64),
     Sweep,
 }
@@ -86,8 +88,13 @@ const WORK: &[Step] = &[
     Upsert(Y, r#"{"id":"b","pk":"y","u":2,"n":6}"#),
     Upsert(Y, r#"{"id":"b","pk":"y","u":3,"n":7}"#),
     Increment(X, "a"),
+    SetApart(X),
+    Increment(X, "a"),
     Split(X),
     Read(X, "a"),
+    SetApart(X),
+    Sweep,
+    Increment(X, "a"),
     Replace(X, "a", r#"{"id":"renamed","pk":"x","u":1,"n":9}"#),
     Batch(
         X,
@@ -129,7 +136,9 @@ const WORK: &[Step] = &[
     Advance(5),
     ReadFeed,
     Sweep,
+    SetApart(Y),
     Create(X, r#"{"id":"brief","pk":"x","u":7,"n":1}"#),
+    Sweep,
     DeletePartition(Y),
     Create(Y, r#"{"id":"a","pk":"y","u":1,"n":8}"#),
     Split(Y),
@@ -213,7 +222,7 @@ fn expect(state: &mut State, step: Step) -> u16 {
         }
         Sweep => 200,
         _ if !state.contains_key("container c") => 404,
-        ReadFeed | Split(_) | Merge => 200,
+        ReadFeed | Split(_) | Merge | SetApart(_) => 200,
         Read(key, id) => {
             if state.contains_key(&place(key, id)) {
                 200
@@ -503,6 +512,7 @@ impl<O: OrderedStore> Work<O> {
                     .collect();
                 return told(db.merge_ranges(container, ids[0], ids[1]).await, 200);
             }
+            SetApart(at) => return told(db.set_apart(container, &key(at)).await, 200),
             ReadFeed => {
                 let page = db.read_feed(container, &Scope::default(), &db::Page::default(), None);
                 return page.map_or_else(|failure| failure.error.kind.status(), |_| 200);

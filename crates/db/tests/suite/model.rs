@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use db::{
     Address, BatchOperation, ChangeRequest, ChangeStart, Conditions, Container, Db, Failure, Kind,
-    ManualClock, Outcome, Position, Scope, Write,
+    ManualClock, Outcome, Pace, Position, Scope, Write,
 };
 use proptest::prelude::*;
 use storage::{Engine, Fjall, Memory, OrderedStore};
@@ -96,6 +96,8 @@ enum Step {
     SetTtl(Option<i64>),
     /// Splits the range at this position, or merges it with the next one.
     Recut(usize),
+    /// Gives a partition index entries of its own, with so many commits.
+    SetApart(usize, usize),
     Reopen,
     /// Those who follow the change feed read a page of this size.
     Follow(usize),
@@ -172,6 +174,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4usize).prop_map(Step::DeletePartition),
         2 => default_ttl().prop_map(Step::SetTtl),
         1 => (0..4usize).prop_map(Step::Recut),
+        1 => (0..4usize, 0..4usize).prop_map(|(at, commits)| Step::SetApart(at, commits)),
         1 => Just(Step::Reopen),
         5 => (1..6usize).prop_map(Step::Follow),
     ]
@@ -576,6 +579,12 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
                 self.container = self.db().container("d", "c").unwrap();
             }
             Step::Recut(at) => self.recut(*at).await,
+            Step::SetApart(partition, commits) => {
+                let key = key(self.model.shape.partitions[*partition]);
+                self.db().set_apart(&self.container, &key).await.unwrap();
+                let pace = Pace { commits: *commits, documents: 1 };
+                self.db().index_apart(pace).await.unwrap();
+            }
             Step::Reopen => self.reopen().await,
             Step::Follow(items_max) => {
                 self.follow(*items_max);

@@ -179,6 +179,7 @@ fn order(number: u64, count: u64) -> (String, String) {
     (pk, body)
 }
 
+const DEFAULT: &str = "\"defaultTtl\":null";
 const COMPOSITES: &str = r#""indexingPolicy":{"compositeIndexes":[
     [{"path":"/pk","order":"ascending"},{"path":"/total","order":"ascending"}],
     [{"path":"/pk","order":"ascending"},{"path":"/created","order":"descending"}]]}"#;
@@ -190,7 +191,30 @@ const READS_PER_QUERY: u64 = 64;
 #[tokio::test]
 async fn a_query_reads_as_much_as_it_answers() {
     // The large store of the many is so large that its lists of entries are taken uncounted.
-    let (few, many) = (Orders::new(1_000, COMPOSITES).await, Orders::new(12_000, COMPOSITES).await);
+    check_reads(&Orders::new(1_000, COMPOSITES).await, &Orders::new(12_000, COMPOSITES).await);
+}
+
+/// What composite indexes are for in general, entries of their own are for inside large partitions,
+/// whatever the policy.
+#[tokio::test]
+async fn a_query_inside_a_large_partition_reads_as_much_as_it_answers() {
+    let (few, many) = (Orders::new(1_000, DEFAULT).await, Orders::new(12_000, DEFAULT).await);
+    for orders in [&few, &many] {
+        orders.db.set_apart(&orders.container, &key("[\"store-0\"]")).await.unwrap();
+        orders.db.sweep().await.unwrap();
+        support::verify(&orders.db);
+    }
+    check_reads(&few, &many);
+    let text = "SELECT * FROM c WHERE c.pk = 'store-0' AND c.total < 100";
+    let access = access(&many, text);
+    assert!(access.contains("the partition has entries of its own"), "{access}");
+    let (rows, reads) = many.ask("SELECT VALUE MAX(c.total) FROM c", At::Large);
+    assert!(rows == 1 && reads <= 3 * READS_PER_QUERY, "{reads} reads for a maximum");
+    let (rows, reads) = many.ask("SELECT VALUE COUNT(1) FROM c WHERE c.total < 100", At::Large);
+    assert!(rows == 1 && reads <= 25 + READS_PER_QUERY, "{reads} reads for a count");
+}
+
+fn check_reads(few: &Orders, many: &Orders) {
     for at in [At::Large, At::Small, At::Across] {
         for (number, text) in many.questions(at).iter().enumerate() {
             let (rows, reads) = many.ask(text, at);
@@ -238,7 +262,7 @@ async fn a_query_that_entries_can_answer_reads_no_documents() {
 /// What no index can look up, the entries of a path can still tell without their documents.
 #[tokio::test]
 async fn entries_are_asked_before_their_documents() {
-    let orders = Orders::new(3_000, "\"defaultTtl\":null").await;
+    let orders = Orders::new(3_000, DEFAULT).await;
     let is_asked = |filter: &str| {
         let text = format!("SELECT * FROM c WHERE {filter}");
         access(&orders, &text).contains("entries of /customer/? are asked")
@@ -318,7 +342,7 @@ async fn the_least_and_the_greatest_are_read_at_the_ends_of_an_index() {
 
 #[tokio::test]
 async fn a_count_reads_nothing_but_counters() {
-    let orders = Orders::new(2_000, "\"defaultTtl\":null").await;
+    let orders = Orders::new(2_000, DEFAULT).await;
     for at in [At::Large, At::Across] {
         let (rows, reads) = orders.ask("SELECT VALUE COUNT(1) FROM c", at);
         assert!(rows == 1 && reads < 10, "{reads} reads for a count {at:?}");

@@ -33,13 +33,20 @@ pub(crate) struct Transaction<'a> {
     pub(crate) script_number: Option<u64>,
     /// Which definition of the index holds for which document.
     pub(crate) in_force: InForce,
-    partitions: BTreeMap<PartitionPrefix, PartitionCounters>,
+    partitions: BTreeMap<PartitionPrefix, Partition>,
     shapes: BTreeMap<ShapeId, ShapeCounter>,
     next_commit_ordinal: u32,
     next_event_ordinal: u32,
     /// The size of the events that were recorded.
     event_bytes: usize,
     changed: bool,
+}
+
+/// What a partition says of itself.
+struct Partition {
+    /// Before this commit.
+    stored: PartitionCounters,
+    counters: PartitionCounters,
 }
 
 /// How many documents have a shape.
@@ -164,11 +171,11 @@ impl<'a> Transaction<'a> {
     ) -> Result<&mut PartitionCounters> {
         if !self.partitions.contains_key(partition) {
             let row = self.view.get(&partition.row(key::Kind::Partition))?;
-            let counters = row
+            let stored = row
                 .map_or(Ok(PartitionCounters::default()), |row| PartitionCounters::decode(&row))?;
-            self.partitions.insert(partition.clone(), counters);
+            self.partitions.insert(partition.clone(), Partition { stored, counters: stored });
         }
-        Ok(self.partitions.get_mut(partition).expect("was inserted above"))
+        Ok(&mut self.partitions.get_mut(partition).expect("was inserted above").counters)
     }
 
     /// Whether a document has entries of its own partition, or counts as one that should.
@@ -335,8 +342,11 @@ impl<'a> Transaction<'a> {
         self.note_recording();
         self.header.last_ts = self.header.last_ts.max(self.ts);
         self.view.put(&key::header(), self.header.encode());
-        for (partition, counters) in &self.partitions {
+        for (partition, Partition { stored, counters }) in &self.partitions {
             let row = partition.row(key::Kind::Partition);
+            if counters == stored {
+                continue;
+            }
             if counters.items == 0 {
                 self.view.delete(&row);
                 if counters.own == Own::Building {

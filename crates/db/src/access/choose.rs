@@ -212,6 +212,11 @@ impl<'r, P: Snapshot> Chooser<'r, P> {
             let is_served_by = |by: &Vec<Indexed>| paths.iter().all(|(path, _)| by.contains(path));
             !served.iter().any(is_served_by)
         });
+        // Entries of its own are to a partition what an index of its key and one path would be.
+        if self.is_own() {
+            let is_other = |(path, _): &&(Indexed, bool)| !self.is_key(path);
+            potential.retain(|paths| paths.iter().filter(is_other).count() > 1);
+        }
         (used, potential)
     }
 

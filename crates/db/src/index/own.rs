@@ -22,7 +22,8 @@ use crate::row::{Own, PartitionCounters};
 
 /// A partition with fewer documents is scanned as fast as it is looked up.
 const LARGE: u64 = 1_000;
-/// Of a partition that is more than this part of its range, most entries on the way are its own.
+/// Of a partition that is a greater part of its range than one in so many, a query passes over fewer than so
+/// many entries for each of its own.
 const SHARE: u64 = 8;
 /// Documents with more bytes of entries than these have none of their own partition: a commit has to
 /// hold both kinds, before and after a change.
@@ -37,9 +38,7 @@ pub(crate) fn is_due(counters: &PartitionCounters, range_items: u64) -> bool {
 
 /// Whether a document with these terms is listed among the entries of its partition. Keeps O1.
 pub(crate) fn is_listed(place: &[u8], terms: &[&Terms]) -> bool {
-    let bytes: usize =
-        terms.iter().map(|terms| terms.size_bytes() + terms.len() * (1 + place.len())).sum();
-    bytes <= LISTED_BYTES_MAX
+    terms.iter().map(|terms| terms.entry_bytes(place)).sum::<usize>() <= LISTED_BYTES_MAX
 }
 
 /// The keys of a partition's own entries.

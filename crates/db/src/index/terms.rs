@@ -84,6 +84,11 @@ impl Terms {
         self.bytes.len()
     }
 
+    /// The length of all keys of entries together, for the document at a place.
+    pub(crate) fn entry_bytes(&self, place: &[u8]) -> usize {
+        self.size_bytes() + self.len() * (1 + place.len())
+    }
+
     fn push(&mut self, id: &IndexId, value: &Value) {
         self.push_all(id, [(Some(value), Component::Ascending)]);
     }

@@ -80,8 +80,7 @@ pub(crate) fn remove(txn: &mut Transaction<'_>, stored: Stored<'_>) -> Result<()
 const ENTRY_BYTES_MAX: usize = 24 * 1024 * 1024;
 
 fn check_size(place: &[u8], terms: &[&Terms]) -> Result<()> {
-    let bytes: usize =
-        terms.iter().map(|terms| terms.size_bytes() + terms.len() * (1 + place.len())).sum();
+    let bytes: usize = terms.iter().map(|terms| terms.entry_bytes(place)).sum();
     if bytes > ENTRY_BYTES_MAX {
         return Err(Error::new(
             crate::Kind::TooLarge,

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use db::{Conditions, Container, CountingIds, Db, ManualClock, Page, QueryText, Scope, Write};
 use libfuzzer_sys::fuzz_target;
 use orrery_fuzz::asked::{bodies, parameters};
-use storage::InMemory;
+use storage::Embedded;
 use value::{Object, PartitionKey, Value};
 
 const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
@@ -19,7 +19,7 @@ const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Has
     "computedProperties":[{"name":"lower","query":"SELECT VALUE LOWER(c.s) FROM c"}]}"#;
 
 struct Target {
-    db: Arc<Db<InMemory>>,
+    db: Arc<Db<Embedded>>,
     container: Arc<Container>,
 }
 
@@ -27,7 +27,7 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(ManualClock::at_ms(1_767_225_600_000));
-        let db = Db::open(Arc::new(InMemory::new()), clock, &CountingIds::default()).await.unwrap();
+        let db = Db::open(Arc::new(Embedded::in_memory()), clock, &CountingIds::default()).await.unwrap();
         db.create_database(&Object::from([("id", Value::from("d"))]), None).await.unwrap();
         let definition = Value::parse(CONTAINER.as_bytes()).unwrap();
         db.create_container("d", definition.as_object().unwrap(), None, false).await.unwrap();

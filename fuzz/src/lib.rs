@@ -8,7 +8,7 @@ use bytes::Bytes;
 use db::{CountingIds, Db, ManualClock};
 use gateway::{Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme};
 use hyper::Request;
-use storage::InMemory;
+use storage::Embedded;
 
 /// The server's clock stands still, so that signatures stay valid.
 const NOW_S: u64 = 1_767_225_600;
@@ -16,7 +16,7 @@ const NOW_S: u64 = 1_767_225_600;
 /// A server with one container, and one document in it.
 pub struct Target {
     runtime: tokio::runtime::Runtime,
-    gateway: Gateway<InMemory>,
+    gateway: Gateway<Embedded>,
     key: Key,
     date: String,
 }
@@ -37,7 +37,7 @@ impl Target {
         let key = Key::parse(EMULATOR_KEY).unwrap();
         let gateway = runtime.block_on(async {
             let clock = Arc::new(ManualClock::at_ms(NOW_S * 1_000));
-            let store = Arc::new(InMemory::new());
+            let store = Arc::new(Embedded::in_memory());
             let db = Db::open(store, clock, &CountingIds::default()).await.unwrap();
             let config = Config {
                 keys: Keys::single(key.clone()),

@@ -542,15 +542,15 @@ mod tests {
         Certificate, Config, Consistency, EMULATOR_KEY, Gateway, Key, Keys, Origins, Scheme,
     };
     use hyper::{Request, Response};
-    use storage::InMemory;
+    use storage::Embedded;
 
     use super::*;
     use crate::client::{Client, Within};
 
     /// A server that makes trouble at some of the requests.
     struct Troubled {
-        db: Arc<Db<InMemory>>,
-        gateway: Gateway<InMemory>,
+        db: Arc<Db<Embedded>>,
+        gateway: Gateway<Embedded>,
         requests: AtomicUsize,
         every: usize,
         trouble: Trouble,
@@ -590,7 +590,7 @@ mod tests {
     }
 
     async fn loader(trouble: Trouble, every: usize) -> (Loader, Arc<Troubled>) {
-        let store = Arc::new(InMemory::new());
+        let store = Arc::new(Embedded::in_memory());
         let db = Db::open(store, Arc::new(SystemClock), &SystemIds::new()).await.unwrap();
         let key = Key::parse(EMULATOR_KEY).unwrap();
         let config = Config {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use db::{Db, SystemClock, SystemIds};
 use gateway::{EMULATOR_KEY, Gateway, Key};
-use storage::{Embedded, InMemory, Options, RangeStore};
+use storage::{Embedded, Options};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -34,18 +34,16 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
     logging::start(&config.log, config.log_json)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match &config.data {
-            Some(directory) => {
-                let store = Embedded::open(directory, Options::default())?;
-                serve(store, &config).await
-            }
-            None => serve(InMemory::new(), &config).await,
-        }
+        let store = match &config.data {
+            Some(directory) => Embedded::open(directory, Options::default())?,
+            None => Embedded::in_memory(),
+        };
+        serve(store, &config).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve<S: RangeStore>(store: S, config: &ServerConfig) -> Result<(), Failure> {
+async fn serve(store: Embedded, config: &ServerConfig) -> Result<(), Failure> {
     let mut stop = pin!(stop_signal()?);
     let (store, clock) = (Arc::new(store), Arc::new(SystemClock));
     let db = Db::open_with(store, clock, &SystemIds::new(), config.range_throughput).await?;
@@ -148,7 +146,7 @@ async fn listen(listen: &Listen, port: u16) -> Result<Vec<TcpListener>, Failure>
 
 /// Does in the background what nobody waits for: removes what nobody sees any more, and splits ranges
 /// that have become too large, or too few.
-async fn sweep<S: RangeStore>(db: Arc<Db<S>>) {
+async fn sweep(db: Arc<Db<Embedded>>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

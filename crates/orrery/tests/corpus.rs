@@ -15,9 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use db::{Conditions, Page, QueryText};
-use support::account::{
-    Account, Keeping, KeptInDirectory, KeptInMemory, Operation, Refusal, Request, Verb,
-};
+use support::account::{Account, Keeping, Operation, Refusal, Request, Verb};
 use value::{Component, Object, PartitionKey, Value};
 
 /// The sizes of pages to ask for, and whether indexes must be used where a scan would be cheaper,
@@ -211,7 +209,7 @@ enum Indexes {
 }
 
 /// Asks every case of an account.
-async fn check_all<K: Keeping>(account: &Account<K>, indexes: Indexes) {
+async fn check_all(account: &Account, indexes: Indexes) {
     let mut wrong = Vec::new();
     for (number, group) in groups().iter().enumerate() {
         let container = format!("c{number}");
@@ -236,7 +234,7 @@ async fn check_all<K: Keeping>(account: &Account<K>, indexes: Indexes) {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-async fn fill<K: Keeping>(account: &Account<K>, name: &str, group: &Group, indexes: Indexes) {
+async fn fill(account: &Account, name: &str, group: &Group, indexes: Indexes) {
     let key = r#"{"paths":["/id"],"kind":"Hash","version":2}"#;
     let mut body = group.definition.clone();
     body.insert("id", name);
@@ -269,8 +267,8 @@ async fn fill<K: Keeping>(account: &Account<K>, name: &str, group: &Group, index
 }
 
 /// All rows of an answer, page by page, without what the server adds to documents.
-async fn ask<K: Keeping>(
-    account: &Account<K>,
+async fn ask(
+    account: &Account,
     container: &str,
     case: &Case,
     mut page: Page,
@@ -331,19 +329,19 @@ fn the_corpus_is_the_shared_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_answers_every_case() {
     let directory = tempfile::tempdir().expect("a directory can be made");
-    let account = Account::direct(KeptInDirectory(directory.path().to_owned())).await;
+    let account = Account::direct(Keeping::Directory(directory.path().to_owned())).await;
     check_all(&account, Indexes::AsGiven).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_answers_every_case_without_indexes() {
     let directory = tempfile::tempdir().expect("a directory can be made");
-    let account = Account::direct(KeptInDirectory(directory.path().to_owned())).await;
+    let account = Account::direct(Keeping::Directory(directory.path().to_owned())).await;
     check_all(&account, Indexes::None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_answers_every_case() {
-    let account = Account::over_http(KeptInMemory::new()).await;
+    let account = Account::over_http(Keeping::in_memory()).await;
     check_all(&account, Indexes::AsGiven).await;
 }

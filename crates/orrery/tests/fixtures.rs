@@ -12,7 +12,7 @@ mod support {
 use std::path::Path;
 
 use db::{Conditions, Page};
-use support::account::{Account, Answer, Keeping, KeptInMemory, Operation, Refusal, Request, Verb};
+use support::account::{Account, Answer, Keeping, Operation, Refusal, Request, Verb};
 use value::{Component, Object, PartitionKey, Value};
 
 /// The files, and the partition key of the containers they are loaded into.
@@ -59,15 +59,11 @@ fn operation(verb: Verb, key: &PartitionKey, id: Option<&str>, body: Option<&str
     }
 }
 
-async fn one<K: Keeping>(
-    account: &Account<K>,
-    container: &str,
-    operation: Operation,
-) -> Result<Answer, Refusal> {
+async fn one(account: &Account, container: &str, operation: Operation) -> Result<Answer, Refusal> {
     account.send(&Request::One { container: container.to_owned(), operation }).await
 }
 
-async fn create_container<K: Keeping>(account: &Account<K>, name: &str, key: &str) {
+async fn create_container(account: &Account, name: &str, key: &str) {
     let path = format!("/{key}");
     let definition = Object::from([
         ("paths", Value::from(vec![Value::from(path)])),
@@ -79,7 +75,7 @@ async fn create_container<K: Keeping>(account: &Account<K>, name: &str, key: &st
     created.expect("the container can be made");
 }
 
-async fn load<K: Keeping>(account: &Account<K>, fixture: &str, key: &str) {
+async fn load(account: &Account, fixture: &str, key: &str) {
     create_container(account, fixture, key).await;
     for line in lines(fixture) {
         let (_, key) = address(&line, key);
@@ -103,7 +99,7 @@ fn check_same(came_back: &str, sent: &str) {
     assert_eq!(names, ["_rid", "_self", "_etag", "_attachments", "_ts"].iter().collect::<Vec<_>>());
 }
 
-async fn check_round_trip<K: Keeping>(account: &Account<K>) {
+async fn check_round_trip(account: &Account) {
     for (fixture, key) in FIXTURES {
         load(account, fixture, key).await;
         let sent = lines(fixture);
@@ -129,12 +125,12 @@ async fn check_round_trip<K: Keeping>(account: &Account<K>) {
 
 #[tokio::test]
 async fn documents_come_back_as_they_were_sent() {
-    check_round_trip(&Account::direct(KeptInMemory::new()).await).await;
+    check_round_trip(&Account::direct(Keeping::in_memory()).await).await;
 }
 
 #[tokio::test]
 async fn documents_come_back_over_http_as_they_were_sent() {
-    check_round_trip(&Account::over_http(KeptInMemory::new()).await).await;
+    check_round_trip(&Account::over_http(Keeping::in_memory()).await).await;
 }
 
 #[test]
@@ -159,7 +155,7 @@ fn every_fixture_is_loaded_and_in_normal_form() {
 /// The article's samples as printed have slips like these; each is refused and says where.
 #[tokio::test]
 async fn slips_of_the_printed_samples_are_refused() {
-    let account = Account::over_http(KeptInMemory::new()).await;
+    let account = Account::over_http(Keeping::in_memory()).await;
     create_container(&account, "slips", "id").await;
     let key = PartitionKey(vec![Component::String("1".into())]);
     for (slip, at) in [
@@ -189,7 +185,7 @@ async fn slips_of_the_printed_samples_are_refused() {
 #[tokio::test]
 async fn a_book_and_its_count_change_together_or_not_at_all() {
     let (fixture, key_name) = ("e7_author_with_published_books", "authorId");
-    let account = Account::over_http(KeptInMemory::new()).await;
+    let account = Account::over_http(Keeping::in_memory()).await;
     load(&account, fixture, key_name).await;
     let key = PartitionKey(vec![Component::String("a1".into())]);
     let count = r#"[{"op":"incr","path":"/countOfBooks","value":1},

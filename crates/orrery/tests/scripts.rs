@@ -15,7 +15,7 @@ mod support {
 
 use std::path::{Path, PathBuf};
 
-use support::account::{Account, KeptInDirectory, KeptInMemory};
+use support::account::{Account, Keeping};
 use support::run::run;
 use support::script::Script;
 
@@ -35,17 +35,17 @@ fn scripts() -> Vec<PathBuf> {
 type Output = Result<Vec<Vec<String>>, String>;
 
 async fn in_memory(script: &Script) -> Output {
-    run(Account::direct(KeptInMemory::new()).await, script).await
+    run(Account::direct(Keeping::in_memory()).await, script).await
 }
 
 async fn embedded(script: &Script) -> Output {
     let directory = tempfile::tempdir().expect("a directory can be made");
-    let account = Account::direct(KeptInDirectory(directory.path().to_owned())).await;
+    let account = Account::direct(Keeping::Directory(directory.path().to_owned())).await;
     run(account, script).await
 }
 
 async fn over_http(script: &Script) -> Output {
-    run(Account::over_http(KeptInMemory::new()).await, script).await
+    run(Account::over_http(Keeping::in_memory()).await, script).await
 }
 
 /// Whether the scripts are to be rewritten.

@@ -1130,7 +1130,7 @@ fn random_transaction<S: RangeStore>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Embedded, Engine, Fjall, InMemory, Memory, Mirror, Options};
+    use crate::{Embedded, Engine, Fjall, Memory, Mirror, Options};
 
     fn check<S: RangeStore>(open: &dyn Fn() -> S) {
         for (name, rule) in every_rule::<S>() {
@@ -1145,7 +1145,7 @@ mod tests {
 
     #[test]
     fn memory_keeps_the_contract() {
-        check(&InMemory::new);
+        check(&Embedded::in_memory);
     }
 
     #[test]

@@ -26,16 +26,13 @@ use bytes::Bytes;
 use fjall::{Database, PersistMode, Readable};
 
 use crate::{
-    Engine, Error,
+    Error,
     compactor::Compactor,
     directory::Directory,
     journal::{self, EmptyWhenFlushed},
     ordered::{Batch, Direction, Load, OrderedSnapshot, OrderedStore, Visit, is_empty_interval},
     trees::Trees,
 };
-
-/// A range store in a directory.
-pub type Embedded = Engine<Fjall>;
 
 /// How the embedded engine uses the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +46,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { cache_bytes: 128 << 20, memtable_bytes: 32 << 20 }
-    }
-}
-
-impl Engine<Fjall> {
-    /// Opens a range store in a directory, creating both if need be.
-    pub fn open(directory: &Path, options: Options) -> Result<Self, Error> {
-        Self::with_store(Fjall::open(directory, options)?)
     }
 }
 
@@ -259,7 +249,7 @@ impl OrderedSnapshot for FjallSnapshot {
 mod tests {
     use super::*;
     use crate::{
-        META_RANGE, RangeId, RangeStore, Snapshot, Stop, View, WALKED,
+        Embedded, Local, META_RANGE, RangeId, RangeStore, Snapshot, Stop, View, WALKED,
         contract::{Run, block_on},
         row,
     };
@@ -378,7 +368,8 @@ mod tests {
         for round in 0..6 {
             fill(&store, &mut model, round);
         }
-        let trees = &store.store().opened.trees;
+        let Local::Kept(fjall) = store.store() else { panic!("it is in a directory") };
+        let trees = &fjall.opened.trees;
         while trees.sealed_memtables() > 0 || trees.level0_runs() >= 4 {
             std::thread::yield_now();
         }

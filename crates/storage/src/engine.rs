@@ -20,9 +20,8 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
-    Committed, Direction, Error, Lsn, Memory, Operation, OrderedSnapshot, OrderedStore, Outcome,
-    PartError, Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View,
-    Visit,
+    Committed, Direction, Error, Lsn, Operation, OrderedSnapshot, OrderedStore, Outcome, PartError,
+    Pressure, RangeId, RangeStore, Snapshot, Stop, SubmitError, Transaction, View, Visit,
     committer::{self, Answer, Control, Guard, Job, Part, Ran, Task},
     ordered::is_empty_interval,
     queue::{Limit, Queue},
@@ -31,9 +30,6 @@ use crate::{
 
 /// What may wait for the committer before callers are told to come back later.
 const QUEUE_LIMIT: Limit = Limit { count: 8192, size_bytes: 64 * 1024 * 1024 };
-
-/// A range store that forgets everything.
-pub type InMemory = Engine<Memory>;
 
 /// A range store over an ordered store.
 pub struct Engine<O: OrderedStore> {
@@ -101,20 +97,6 @@ impl<S> Published<S> {
         let snapshot = self.snapshot.as_ref().ok_or(Error::Closed)?;
         let lsn = self.ranges.get(&range).ok_or(Error::NoRange(range))?;
         Ok((snapshot, lsn))
-    }
-}
-
-impl Engine<Memory> {
-    /// An empty range store in memory.
-    pub fn new() -> Self {
-        Self::with_store(Memory::new())
-            .expect("an empty store is not corrupt, and threads can start")
-    }
-}
-
-impl Default for Engine<Memory> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -427,7 +409,7 @@ impl<P: Operation> Job for Submitted<P> {
 mod tests {
     use super::*;
     use crate::{
-        Batch, Load, META_RANGE, MemorySnapshot,
+        Batch, Embedded, Load, META_RANGE, Memory, MemorySnapshot,
         contract::{Run, block_on},
     };
     use std::sync::mpsc;
@@ -461,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_at_once() {
-        let store = InMemory::new();
+        let store = Embedded::in_memory();
         let hold = |size_bytes| {
             let (release, held) = mpsc::channel();
             (release, store.submit(META_RANGE, Hold { release: held, size_bytes }))

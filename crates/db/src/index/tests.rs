@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use query::{Indexed, PathSegment};
-use storage::{InMemory, Operation, RangeStore, Snapshot, Stop, View};
+use storage::{Embedded, Operation, RangeStore, Snapshot, Stop, View};
 use value::{Object, PartitionKey, Value};
 
 use super::Pace;
@@ -34,7 +34,7 @@ const NONE: &str = r#"{"indexingMode":"none","automatic":false}"#;
 const STEP: Pace = Pace { commits: 1, documents: 1 };
 
 struct Server {
-    db: Arc<Db<InMemory>>,
+    db: Arc<Db<Embedded>>,
 }
 
 fn usable_in(container: &Container, snapshot: &impl Snapshot) -> Usable {
@@ -44,14 +44,14 @@ fn usable_in(container: &Container, snapshot: &impl Snapshot) -> Usable {
 
 impl Server {
     async fn new(policy: &str) -> Server {
-        let store = Arc::new(InMemory::new());
+        let store = Arc::new(Embedded::in_memory());
         let server = Server::open(store).await;
         server.db.create_database(&object(r#"{"id":"d"}"#), None).await.unwrap();
         server.db.create_container("d", &definition(policy), None, false).await.unwrap();
         server
     }
 
-    async fn open(store: Arc<InMemory>) -> Server {
+    async fn open(store: Arc<Embedded>) -> Server {
         let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));
         Server { db: Db::open(store, clock, &CountingIds::default()).await.unwrap() }
     }
@@ -90,7 +90,7 @@ impl Server {
         self.db.replace_container("d", "c", &definition(policy), None).await.unwrap();
     }
 
-    fn snapshot(&self) -> <InMemory as RangeStore>::Snapshot {
+    fn snapshot(&self) -> <Embedded as RangeStore>::Snapshot {
         self.db.store.snapshot(self.container().ranges[0].storage).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! Composite indexes for filters: when they serve, what a client is told, and pages that go on.
 
 use db::{Page, QueryText, Scope};
-use storage::InMemory;
+use storage::Embedded;
 use value::{PartitionKey, Value};
 
 use crate::support::{Documents, by_pk_with, create, key};
@@ -29,7 +29,7 @@ fn scope(at: Option<&str>) -> Scope {
 }
 
 /// Three hundred documents in three partitions, of which the first has most.
-async fn documents(definition: &str) -> Documents<InMemory> {
+async fn documents(definition: &str) -> Documents<Embedded> {
     let documents = Documents::new(definition).await;
     for number in 0..300 {
         let pk = if number % 10 < 8 { "a" } else { ["b", "c"][number % 2] };
@@ -42,13 +42,13 @@ async fn documents(definition: &str) -> Documents<InMemory> {
     documents
 }
 
-fn access(documents: &Documents<InMemory>, text: &str, at: Option<&str>) -> String {
+fn access(documents: &Documents<Embedded>, text: &str, at: Option<&str>) -> String {
     let told = documents.db.explain(&documents.container, &query(text), &scope(at), None).unwrap();
     told.get("access").and_then(Value::as_str).unwrap().to_owned()
 }
 
 /// The ids that a query gives, in pages of a size.
-fn ids(documents: &Documents<InMemory>, text: &str, at: Option<&str>, size: usize) -> Vec<String> {
+fn ids(documents: &Documents<Embedded>, text: &str, at: Option<&str>, size: usize) -> Vec<String> {
     let mut ids = Vec::new();
     let mut page = Page { items_max: Some(size), ..Page::default() };
     loop {

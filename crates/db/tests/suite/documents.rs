@@ -3,7 +3,7 @@
 use db::{
     Address, BatchOperation, Conditions, Failure, Kind, Outcome, Page, SIZE_MAX, Scope, Write,
 };
-use storage::{Engine, InMemory, Memory};
+use storage::{Embedded, Engine, Memory};
 use value::{EpkRange, Value, even_split};
 
 use crate::support::{
@@ -420,7 +420,7 @@ async fn etags_are_conditions_of_every_operation() {
     }
 }
 
-async fn first_etag(documents: &Documents<InMemory>, exists: bool) -> String {
+async fn first_etag(documents: &Documents<Embedded>, exists: bool) -> String {
     if !exists {
         return "\"none\"".to_owned();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use db::{DistributedOperation, DistributedOutcome, Failure, Kind, Session};
-use storage::{Crashing, Engine, InMemory, Memory, OrderedStore, RangeStore, Torn};
+use storage::{Crashing, Embedded, Engine, Memory, OrderedStore, RangeStore, Torn};
 
 use crate::history::{Dice, History, LISTS, Step, Transaction, numbers};
 use crate::support::{
@@ -17,7 +17,7 @@ const Y: &str = r#"["y"]"#;
 const Z: &str = r#"["z"]"#;
 
 /// A container `c` of three ranges and one named `other`.
-async fn two_containers() -> Documents<InMemory> {
+async fn two_containers() -> Documents<Embedded> {
     let documents = Documents::with_ranges(BY_PK, 3).await;
     let unique = by_pk_with(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#);
     create_container(&documents.db, "other", &unique, None).await;
@@ -257,7 +257,7 @@ async fn reads_leave_what_has_expired() {
 }
 
 /// Splits and merges the ranges of a container until it is over; how often.
-async fn recut(db: &Arc<db::Db<InMemory>>, name: &str, is_over: &AtomicBool) -> usize {
+async fn recut(db: &Arc<db::Db<Embedded>>, name: &str, is_over: &AtomicBool) -> usize {
     let mut count = 0;
     while !is_over.load(Ordering::SeqCst) || count == 0 {
         let container = db.container("d", name).unwrap();

@@ -14,7 +14,7 @@ use db::{
     ManualClock, Outcome, Pace, Position, Scope, Write,
 };
 use proptest::prelude::*;
-use storage::{Engine, Fjall, Memory, OrderedStore};
+use storage::{Embedded, Local, Memory};
 use value::{Object, Value};
 
 use crate::change_feed::{Follower, drain, latest};
@@ -220,22 +220,17 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 /// Where the data is, so that a server can be opened over it again.
-trait Home {
-    type Store: OrderedStore;
-    fn engine(&self) -> Engine<Self::Store>;
+enum Home<'a> {
+    Memory(Memory),
+    Directory(&'a Path),
 }
 
-impl Home for Memory {
-    type Store = Memory;
-    fn engine(&self) -> Engine<Memory> {
-        Engine::with_store(self.clone()).unwrap()
-    }
-}
-
-impl Home for Path {
-    type Store = Fjall;
-    fn engine(&self) -> Engine<Fjall> {
-        support::embedded(self)
+impl Home<'_> {
+    fn engine(&self) -> Embedded {
+        match self {
+            Self::Memory(memory) => Embedded::with_store(Local::Forgotten(memory.clone())).unwrap(),
+            Self::Directory(path) => support::embedded(path),
+        }
     }
 }
 
@@ -490,10 +485,10 @@ impl Change {
 }
 
 /// The server under test, and what is known about its answers.
-struct Run<'a, H: Home + ?Sized> {
-    home: &'a H,
+struct Run<'a> {
+    home: Home<'a>,
     /// Nothing only while it is being opened again.
-    db: Option<Arc<Db<Engine<H::Store>>>>,
+    db: Option<Arc<Db<Embedded>>>,
     container: Arc<Container>,
     clock: Arc<ManualClock>,
     model: Model,
@@ -509,8 +504,8 @@ struct Run<'a, H: Home + ?Sized> {
     ttl_changed: bool,
 }
 
-impl<'a, H: Home + ?Sized> Run<'a, H> {
-    async fn start(home: &'a H, case: &Case) -> Self {
+impl<'a> Run<'a> {
+    async fn start(home: Home<'a>, case: &Case) -> Self {
         let clock = support::clock();
         let db = support::open(home.engine(), &clock).await;
         let definition = Value::Object(case.shape.definition(case.default_ttl)).to_text();
@@ -649,7 +644,7 @@ impl<'a, H: Home + ?Sized> Run<'a, H> {
         self.container = self.db().container("d", "c").unwrap();
     }
 
-    fn db(&self) -> &Db<Engine<H::Store>> {
+    fn db(&self) -> &Db<Embedded> {
         self.db.as_ref().unwrap()
     }
 
@@ -882,7 +877,7 @@ fn by_place(rows: Vec<Value>) -> BTreeMap<String, Object> {
     rows
 }
 
-fn play<H: Home + ?Sized>(home: &H, case: &Case) {
+fn play(home: Home<'_>, case: &Case) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut run = Run::start(home, case).await;
@@ -901,7 +896,7 @@ proptest! {
     #![proptest_config(cases(192))]
     #[test]
     fn requests_do_what_the_map_says_in_memory(case in case()) {
-        play(&Memory::new(), &case);
+        play(Home::Memory(Memory::new()), &case);
     }
 }
 
@@ -910,6 +905,6 @@ proptest! {
     #[test]
     fn requests_do_what_the_map_says_on_disk(case in case()) {
         let directory = tempfile::tempdir().unwrap();
-        play(directory.path(), &case);
+        play(Home::Directory(directory.path()), &case);
     }
 }

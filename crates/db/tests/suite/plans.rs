@@ -1,7 +1,7 @@
 //! Query plans as clients get them: the form, the ranges, and what clients cannot do.
 
 use db::{Error, Features, Kind, PlanRequest, QueryText};
-use storage::InMemory;
+use storage::Embedded;
 use value::Value;
 
 use crate::support::{BY_PK, Documents, json, key};
@@ -10,7 +10,7 @@ const BY_LEVELS: &str =
     r#"{"partitionKey":{"paths":["/tenant","/user"],"kind":"MultiHash","version":2}}"#;
 
 struct Asked<'a> {
-    documents: &'a Documents<InMemory>,
+    documents: &'a Documents<Embedded>,
     features: &'a str,
     key: Option<&'a str>,
     client_merges: bool,

@@ -1,7 +1,7 @@
 //! Queries as requests see them: scopes, pages that go on, and what is refused.
 
 use db::{Kind, Page, QueryText, Scope};
-use storage::InMemory;
+use storage::Embedded;
 use value::{Epk, EpkRange, PartitionKey, Value};
 
 use crate::support::{BY_PK, Documents, by_pk_with, create, upsert};
@@ -16,7 +16,7 @@ fn everywhere() -> Scope {
 
 /// All rows of a query, fetched in pages of the given size.
 fn rows(
-    documents: &Documents<InMemory>,
+    documents: &Documents<Embedded>,
     text: &str,
     scope: &Scope,
     items_max: Option<usize>,
@@ -37,7 +37,7 @@ fn rows(
     }
 }
 
-async fn with_lists() -> Documents<InMemory> {
+async fn with_lists() -> Documents<Embedded> {
     let documents = Documents::with_ranges(BY_PK, 3).await;
     for number in 0..20 {
         let pk = number % 5;

@@ -92,7 +92,7 @@ const EVERYTHING: &str = r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"p
     "changeFeedPolicy":{"retentionDuration":60},
     "previousImageRetentionPolicy":{"supportedFeatures":{"allVersionsAndDeletes":{"mode":3}}}"#;
 
-async fn filled() -> Documents<storage::InMemory> {
+async fn filled() -> Documents<storage::Embedded> {
     let documents = Documents::new(&by_pk_with(EVERYTHING)).await;
     for number in 0..40 {
         let body = format!(r#"{{"id":"{number}","pk":{},"u":{number},"n":0}}"#, number % 10);
@@ -333,7 +333,7 @@ async fn a_refused_write_hides_no_other() {
 /// Where ranges serve less, containers have more of them: new ones at once, older ones soon.
 #[tokio::test]
 async fn ranges_may_serve_less() {
-    let store = Arc::new(storage::InMemory::new());
+    let store = Arc::new(storage::Embedded::in_memory());
     let open = async |units: i64| {
         let (each, ids) = (RangeThroughput::new(units).unwrap(), CountingIds::default());
         Db::open_with(store.clone(), support::clock(), &ids, each).await.unwrap()

@@ -6,7 +6,7 @@ use db::{
     Access, Address, Db, Grant, Kind, Migrate, Page, Resource, Result, Scope, SystemIds,
     Throughput, What,
 };
-use storage::{InMemory, META_RANGE, RangeStore};
+use storage::{Embedded, META_RANGE, RangeStore};
 use value::{Object, Value};
 
 use crate::support::{
@@ -418,7 +418,7 @@ async fn tokens_cannot_be_made_up_and_do_not_last() {
         assert_eq!(refused(db.verify_token(junk)), Some((401, 0)), "{junk}");
     }
     // Another account has another secret.
-    let store = Arc::new(InMemory::new());
+    let store = Arc::new(Embedded::in_memory());
     let stranger = Db::open(store, clock.clone(), &SystemIds::new()).await.unwrap();
     assert_eq!(refused(stranger.verify_token(&token)), Some((401, 0)));
 

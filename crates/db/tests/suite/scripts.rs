@@ -8,7 +8,7 @@ use db::{
     Call, Called, Clock, Conditions, Container, CountingIds, Db, Failure, Page, QueryText, Scope,
     Triggered, Triggers, Write,
 };
-use storage::{InMemory, RangeStore};
+use storage::{Embedded, RangeStore};
 use value::{Object, ScriptKind, Value};
 
 use crate::support::{
@@ -350,7 +350,8 @@ async fn a_script_that_runs_out_of_time_keeps_what_it_has_done() {
         }
     }";
     let clock = Arc::new(Hasty(AtomicU64::new(START_S * 1_000)));
-    let db = Db::open(Arc::new(InMemory::new()), clock, &CountingIds::default()).await.unwrap();
+    let db =
+        Db::open(Arc::new(Embedded::in_memory()), clock, &CountingIds::default()).await.unwrap();
     let container = create_container(&db, "c", BY_PK, None).await;
     let definition = Object::from([("id", "p"), ("body", source)]);
     db.create_script(&container, ScriptKind::Procedure, &definition).await.unwrap();
@@ -371,7 +372,7 @@ async fn a_script_that_runs_out_of_time_keeps_what_it_has_done() {
 
 /// A container whose clock is a hook.
 struct Hooked {
-    db: Arc<Db<InMemory>>,
+    db: Arc<Db<Embedded>>,
     container: Arc<Container>,
     hook: Arc<Hook>,
 }
@@ -385,7 +386,7 @@ impl Hooked {
             is_armed: AtomicBool::new(false),
             act: Mutex::new(None),
         });
-        let store = Arc::new(InMemory::new());
+        let store = Arc::new(Embedded::in_memory());
         let db = Db::open(store, hook.clone(), &CountingIds::default()).await.unwrap();
         let container = create_container(&db, "c", BY_PK, None).await;
         let definition = Object::from([("id", Value::from("p")), ("body", Value::from(source))]);

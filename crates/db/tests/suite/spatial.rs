@@ -2,7 +2,7 @@
 //! documents and policies; and shapes in the plane.
 
 use db::{Page, QueryText, Scope};
-use storage::InMemory;
+use storage::Embedded;
 use value::Value;
 
 use crate::support::{Documents, by_pk_with, create, delete, patch_by, upsert};
@@ -14,7 +14,7 @@ const PLAIN: &str = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}]}"#;
 
 /// The ids that a query gives, fetched in pages.
 fn ids(
-    documents: &Documents<InMemory>,
+    documents: &Documents<Embedded>,
     filter: &str,
     items_max: Option<usize>,
     insist_on_indexes: bool,
@@ -38,7 +38,7 @@ fn ids(
     }
 }
 
-fn explained(documents: &Documents<InMemory>, filter: &str) -> Value {
+fn explained(documents: &Documents<Embedded>, filter: &str) -> Value {
     let text = format!("SELECT VALUE c.id FROM c WHERE {filter}");
     let query = QueryText { text, ..QueryText::default() };
     let scope = Scope { cross_partition: true, ..Scope::default() };

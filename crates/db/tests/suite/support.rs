@@ -8,7 +8,7 @@ use db::{
     DistributedOperation, Failure, FeedPage, Kind, ManualClock, Outcome, Page, Scope, Throughput,
     Write,
 };
-use storage::{Embedded, InMemory, Options, RangeStore};
+use storage::{Embedded, Options, RangeStore};
 use value::{Object, PartitionKey, Patch, Value};
 
 /// Where every test's clock starts: 2023-11-14.
@@ -105,9 +105,9 @@ pub(crate) fn clock() -> Arc<ManualClock> {
 }
 
 /// An empty server that forgets everything.
-pub(crate) async fn in_memory() -> (Arc<Db<InMemory>>, Arc<ManualClock>) {
+pub(crate) async fn in_memory() -> (Arc<Db<Embedded>>, Arc<ManualClock>) {
     let clock = clock();
-    let db = open(InMemory::new(), &clock).await;
+    let db = open(Embedded::in_memory(), &clock).await;
     (db, clock)
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Documents<S: RangeStore> {
     pub(crate) container: Arc<Container>,
 }
 
-impl Documents<InMemory> {
+impl Documents<Embedded> {
     /// A container in memory.
     pub(crate) async fn new(definition: &str) -> Self {
         let (db, clock) = in_memory().await;

@@ -11,7 +11,7 @@ use gateway::{
 };
 use hyper::{HeaderMap, Request, Response};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use storage::InMemory;
+use storage::Embedded;
 use value::Value;
 
 /// Thu, 27 Apr 2017 00:51:12 GMT.
@@ -19,8 +19,8 @@ pub(crate) const NOW_MS: u64 = 1_493_254_272_000;
 pub(crate) const DATE: &str = "Thu, 27 Apr 2017 00:51:12 GMT";
 
 pub(crate) struct Server {
-    pub gateway: Arc<Gateway<InMemory>>,
-    pub db: Arc<Db<InMemory>>,
+    pub gateway: Arc<Gateway<Embedded>>,
+    pub db: Arc<Db<Embedded>>,
     pub clock: Arc<ManualClock>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn start() -> Server {
 
 pub(crate) async fn start_with(config: Config) -> Server {
     let clock = Arc::new(ManualClock::at_ms(NOW_MS));
-    let store = Arc::new(InMemory::new());
+    let store = Arc::new(Embedded::in_memory());
     let db = Db::open(store, clock.clone(), &CountingIds::default()).await.unwrap();
     let gateway = Arc::new(Gateway::new(db.clone(), config).unwrap());
     Server { gateway, db, clock }

@@ -13,7 +13,7 @@ use db::{
     Clock, Conditions, CountingIds, Db, Failure, ManualClock, Outcome, Page, Position, QueryText,
     Scope, Throughput, Triggers, Write,
 };
-use storage::{Embedded, InMemory, Options, RangeStore};
+use storage::{Embedded, Options};
 use value::{Object, PartitionKey, Patch, ScriptKind, Value};
 
 use crate::support::http::Client;
@@ -126,63 +126,49 @@ pub(crate) struct Refusal {
 }
 
 /// Where the data of an account is kept, and how it is found again.
-pub(crate) trait Keeping {
-    type Store: RangeStore;
+pub(crate) enum Keeping {
+    /// In memory, as long as the account exists.
+    Memory(Arc<Embedded>),
+    Directory(PathBuf),
+}
+
+impl Keeping {
+    pub(crate) fn in_memory() -> Self {
+        Self::Memory(Arc::new(Embedded::in_memory()))
+    }
 
     /// Opens what is kept; nothing at first.
-    fn open(&self) -> Arc<Self::Store>;
+    fn open(&self) -> Arc<Embedded> {
+        match self {
+            Self::Memory(store) => store.clone(),
+            Self::Directory(path) => {
+                let options = Options { cache_bytes: 4 << 20, memtable_bytes: 4 << 20 };
+                Arc::new(Embedded::open(path, options).expect("the directory can be opened"))
+            }
+        }
+    }
 
     /// Stops the database so that it can be opened again.
-    fn stop(&self, db: &Db<Self::Store>) -> impl Future<Output = ()>;
-}
-
-/// In memory, as long as the account exists.
-pub(crate) struct KeptInMemory(Arc<InMemory>);
-
-impl KeptInMemory {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(InMemory::new()))
-    }
-}
-
-impl Keeping for KeptInMemory {
-    type Store = InMemory;
-
-    fn open(&self) -> Arc<InMemory> {
-        self.0.clone()
-    }
-
-    /// What is in memory would be lost, so it only loses its database.
-    async fn stop(&self, _db: &Db<InMemory>) {}
-}
-
-/// In a directory.
-pub(crate) struct KeptInDirectory(pub(crate) PathBuf);
-
-impl Keeping for KeptInDirectory {
-    type Store = Embedded;
-
-    fn open(&self) -> Arc<Embedded> {
-        let options = Options { cache_bytes: 4 << 20, memtable_bytes: 4 << 20 };
-        Arc::new(Embedded::open(&self.0, options).expect("the directory can be opened"))
-    }
-
     async fn stop(&self, db: &Db<Embedded>) {
-        db.close().await.expect("the store can be closed");
+        match self {
+            // What is in memory would be lost, so it only loses its database.
+            Self::Memory(_) => {}
+            Self::Directory(_) => db.close().await.expect("the store can be closed"),
+        }
     }
 }
 
 /// An account with an empty database and a clock that moves when told to.
-pub(crate) struct Account<K: Keeping> {
-    keeping: K,
-    pub(crate) db: Arc<Db<K::Store>>,
+pub(crate) struct Account {
+    keeping: Keeping,
+    pub(crate) db: Arc<Db<Embedded>>,
     pub(crate) clock: Arc<ManualClock>,
     client: Option<Client>,
 }
 
-impl<K: Keeping> Account<K> {
+impl Account {
     /// An account whose requests go straight to the database.
-    pub(crate) async fn direct(keeping: K) -> Self {
+    pub(crate) async fn direct(keeping: Keeping) -> Self {
         let clock = Arc::new(ManualClock::at_ms(START_S * 1_000));
         let db = open(&keeping, &clock).await;
         let body = Object::from([("id", Value::from(DATABASE))]);
@@ -191,7 +177,7 @@ impl<K: Keeping> Account<K> {
     }
 
     /// An account whose requests go through a server on a free port of the loopback address.
-    pub(crate) async fn over_http(keeping: K) -> Self {
+    pub(crate) async fn over_http(keeping: Keeping) -> Self {
         let mut account = Self::direct(keeping).await;
         account.client = Some(Client::serve(account.db.clone()).await);
         account
@@ -355,7 +341,7 @@ pub(crate) fn version_text(kind: &str, current: Option<Value>, previous: Option<
     Value::from(told).to_text()
 }
 
-async fn open<K: Keeping>(keeping: &K, clock: &Arc<ManualClock>) -> Arc<Db<K::Store>> {
+async fn open(keeping: &Keeping, clock: &Arc<ManualClock>) -> Arc<Db<Embedded>> {
     let opened = Db::open(keeping.open(), clock.clone(), &CountingIds::default()).await;
     opened.expect("what is stored can be opened")
 }

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{HeaderMap, Method, StatusCode};
 use hyper_util::rt::TokioIo;
-use storage::RangeStore;
+use storage::Embedded;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use value::{Object, PartitionKey, ScriptKind, Value, write_string};
@@ -45,7 +45,7 @@ struct Call {
 
 impl Client {
     /// Starts a server and connects to it.
-    pub(crate) async fn serve<S: RangeStore>(db: Arc<Db<S>>) -> Self {
+    pub(crate) async fn serve(db: Arc<Db<Embedded>>) -> Self {
         let key = Key::parse(EMULATOR_KEY).expect("the emulator's key is a key");
         let config = Config {
             keys: Keys::single(key.clone()),

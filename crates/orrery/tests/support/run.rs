@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use db::Page;
 use value::{Object, Value};
 
-use crate::support::account::{Account, Answer, DATABASE, Keeping, Refusal, Request, START_S};
+use crate::support::account::{Account, Answer, DATABASE, Refusal, Request, START_S};
 use crate::support::command::{Action, Command, Tags, shorten};
 use crate::support::script::{Script, Step};
 
 /// A script under way.
-struct Run<K: Keeping> {
+struct Run {
     /// Missing only while it is reopened.
-    account: Option<Account<K>>,
+    account: Option<Account>,
     container: String,
     etags: Names,
     rids: Names,
@@ -24,10 +24,7 @@ struct Run<K: Keeping> {
 }
 
 /// Runs a script; gives what each block printed.
-pub(crate) async fn run<K: Keeping>(
-    account: Account<K>,
-    script: &Script,
-) -> Result<Vec<Vec<String>>, String> {
+pub(crate) async fn run(account: Account, script: &Script) -> Result<Vec<Vec<String>>, String> {
     let mut run = Run {
         account: Some(account),
         container: String::new(),
@@ -53,8 +50,8 @@ pub(crate) async fn run<K: Keeping>(
     }
 }
 
-impl<K: Keeping> Run<K> {
-    fn account(&self) -> &Account<K> {
+impl Run {
+    fn account(&self) -> &Account {
         self.account.as_ref().expect("the account is there between two steps")
     }
 

@@ -1,115 +1,131 @@
-"""Follows the README with one SDK: connects, writes a document, reads it from the change feed.
+"""Follows the README with one SDK: runs its example as the README says, and watches the change feed go on.
 
     readme.py CACHE_DIRECTORY LANGUAGE
 
-The program is made of the README's own blocks, the one under "Connect" and the one under "Change feed", with nothing added
-but what every program of the language has around its statements. The server comes from ORRERY_CONNECTION_STRING and must
-be empty. It is done when the loop has printed the document; the loops of the README go on for ever, so then it is stopped.
+The directory and the command are those of the table under "Connect". What the README shows of the SDK must be in the example,
+line by line. The server comes from ORRERY_CONNECTION_STRING and must be empty; the example speaks of localhost:8081, so a copy
+of it is changed to that server. The loop must print the document that the example writes, and then one that is written from
+elsewhere; the loops of the README go on for ever, so then it is stopped.
 """
 
+import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 
-HERE = pathlib.Path(__file__).resolve().parent
-README = HERE.parent.parent / "README.md"
-# How the loop prints the document: by its number and id, or whole.
-BY_ID = re.compile(r"^\d+ 1$")
-WHOLE = re.compile(r'"customer": ?(String\()?"ada"')
-SEEN = {"python": BY_ID, "js": BY_ID, "go": WHOLE, "java": WHOLE, "rust": WHOLE}
-SECONDS = 90
+PROJECT = pathlib.Path(__file__).resolve().parent.parent.parent
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+# How the README calls a language, how it marks its code, and the file that holds the program.
+LANGUAGES = {
+    "python": ("Python", "python", "feed.py"),
+    "js": ("JavaScript", "js", "feed.js"),
+    "go": ("Go", "go", "main.go"),
+    "java": ("Java", "java", "src/main/java/Feed.java"),
+    "rust": ("Rust", "rust", "src/main.rs"),
+}
+# With nothing in the cache, everything is fetched and compiled in this time.
+SECONDS = 600
 
 
-def block(section, language):
-    """The code of one language in a section of the README."""
-    text = README.read_text(encoding="utf-8").split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    if len(blocks) != 1:
-        raise SystemExit(f"the README has {len(blocks)} blocks of {language} under '{section}'")
-    return blocks[0]
+def section(name):
+    return README.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
 
 
-def statements(language):
-    """The statements of both blocks, for the server that is to be asked, and the lines that import something."""
-    connection = dict(part.split("=", 1) for part in os.environ["ORRERY_CONNECTION_STRING"].split(";") if part)
+def statements(text):
+    """The lines of a program but for those that import something, which a program may gather or sort."""
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not re.match(r"(from|import|use|using) ", line)]
+
+
+def unlike(mark, program):
+    """The first line of the README that the program lacks, or has in another place."""
+    lines = iter(statements(program))
+    for name in ("Connect", "Change feed"):
+        blocks = re.findall(rf"^```{mark}\n(.*?)^```", section(name), re.DOTALL | re.MULTILINE)
+        if len(blocks) != 1:
+            raise SystemExit(f"the README has {len(blocks)} blocks of {mark} under '{name}'")
+        for line in statements(blocks[0]):
+            if line not in lines:
+                return line
+    return None
+
+
+def recipe(language):
+    """The directory of the example, and the command that runs it there."""
+    rows = re.findall(rf"^\| {language} \| `(.*?)` \| `(.*?)` \|$", section("Connect"), re.MULTILINE)
+    if len(rows) != 1:
+        raise SystemExit(f"the README has {len(rows)} rows for {language}")
+    return rows[0]
+
+
+def copy(directory, project, connection):
+    """A copy of the example that asks the server under test; what an earlier run has fetched stays."""
     authority = connection["AccountEndpoint"].split("//", 1)[1]
-    code = block("Connect", language) + block("Change feed", language)
-    code = code.replace("localhost:8081/", authority).replace("C2y6...Jw==", connection["AccountKey"])
-    lines = code.splitlines()
-    is_import = re.compile(r"(import|use) .*;$")
-    return "\n".join(line for line in lines if not is_import.match(line)), "\n".join(filter(is_import.match, lines))
+    shutil.copytree(directory, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target", "node_modules", ".venv"))
+    for path in (project / file for _, _, file in LANGUAGES.values()):
+        if path.exists():
+            path.write_text(path.read_text(encoding="utf-8").replace("localhost:8081/", authority), encoding="utf-8")
 
 
-def python(cache, _):
-    program = cache / "readme" / "feed.py"
-    program.write_text(statements("python")[0], encoding="utf-8")
-    # The certificate is self-signed, and every request would warn about not checking it.
-    return [cache / "python" / "venv" / "bin" / "python", "-W", "ignore", "-u", program]
+def environment(cache):
+    """Keeps what the tools fetch and build in the cache, and their output to what the program prints."""
+    folders = {"GOPATH": "go/path", "GOMODCACHE": "go/mod", "GOCACHE": "go/build", "CARGO_TARGET_DIR": "rust/target"}
+    caches = {name: str(cache / folder) for name, folder in folders.items()}
+    maven = {"MAVEN_OPTS": f"-Dmaven.repo.local={cache / 'java' / 'repository'}"}
+    return os.environ | caches | maven | {"PYTHONUNBUFFERED": "1", "CARGO_TERM_QUIET": "true"}
 
 
-def js(cache, _):
-    program = cache / "js" / "project" / "readme.cjs"
-    program.write_text("(async () => {\n" + statements("js")[0] + "\n})();\n", encoding="utf-8")
-    return ["node", program]
+def write_another(connection):
+    """Writes a document that is none of the example's."""
+    endpoint = connection["AccountEndpoint"].replace("https:", "http:")
+    command = [os.environ["ORRERY_BIN"], "import", "-", "--database", "shop", "--container", "orders", "--endpoint", endpoint]
+    document = json.dumps({"id": "2", "customer": "grace", "total": 7})
+    subprocess.run(command, input=document + "\n", text=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def go(cache, project):
-    imports = ["context", "fmt"]
-    imports += [f"github.com/Azure/azure-sdk-for-go/sdk/{name}" for name in ("azcore/to", "data/azcosmos")]
-    head = "package main\n\nimport (\n" + "".join(f'\t"{name}"\n' for name in imports) + ")\n\nfunc main() {\n"
-    (project / "main.go").write_text(head + statements("go")[0] + "\n}\n", encoding="utf-8")
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(HERE / "go" / name, project)
-    folders = {"GOPATH": "path", "GOMODCACHE": "mod", "GOCACHE": "build"}
-    os.environ.update({name: str(cache / "go" / folder) for name, folder in folders.items()})
-    subprocess.run(["go", "build", "-buildvcs=false", "-o", "feed", "."], cwd=project, check=True)
-    return [project / "feed"]
-
-
-def java(cache, project):
-    code, imports = statements("java")
-    main = "public class Feed {\n    public static void main(String[] words) throws Exception {\n"
-    (project / "Feed.java").write_text(f"{imports}\n{main}{code}\n    }}\n}}\n", encoding="utf-8")
-    dependencies = cache / "java" / "project" / "target" / "dependencies" / "*"
-    subprocess.run(["javac", "-cp", dependencies, "Feed.java"], cwd=project, check=True)
-    unchecked = "-DCOSMOS.EMULATOR_SERVER_CERTIFICATE_VALIDATION_DISABLED=true"
-    return ["java", unchecked, "-cp", f"{dependencies}:{project}", "Feed"]
-
-
-def rust(cache, project):
-    code, imports = statements("rust")
-    main = "#[tokio::main]\nasync fn main() -> Result<(), Box<dyn std::error::Error>> {\n"
-    (project / "src").mkdir(exist_ok=True)
-    (project / "src" / "main.rs").write_text(f"{imports}\n{main}{code}\n    Ok(())\n}}\n", encoding="utf-8")
-    manifest = (HERE / "rust" / "Cargo.toml").read_text(encoding="utf-8")
-    manifest = manifest.replace('name = "conformance"', 'name = "feed"').replace('"macros", ', '"macros", "time", ')
-    (project / "Cargo.toml").write_text(manifest, encoding="utf-8")
-    shutil.copy(HERE / "rust" / "Cargo.lock", project)
-    target = cache / "rust" / "target"
-    subprocess.run(["cargo", "build", "--quiet", "--target-dir", target], cwd=project, check=True)
-    return [target / "debug" / "feed"]
+def watch(output, connection):
+    """Whether the loop prints the document of the example, and then the other."""
+    shown = {number: re.compile(rf'^\d+ {number}$|"id": ?(String\()?"{number}"') for number in (1, 2)}
+    for number in shown:
+        for line in output:
+            print(line.rstrip()[:100])
+            if shown[number].search(line):
+                break
+            # A loop that does not keep its place would show the first one again and again.
+            if number == 2 and shown[1].search(line):
+                return False
+        else:
+            return False
+        if number == 1:
+            write_another(connection)
+    return True
 
 
 def main():
-    cache, language = pathlib.Path(sys.argv[1]), sys.argv[2]
-    project = cache / "readme" / language
-    project.mkdir(parents=True, exist_ok=True)
-    command = {"python": python, "js": js, "go": go, "java": java, "rust": rust}[language](cache, project)
-    loop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-    patience = threading.Timer(SECONDS, loop.kill)
+    cache, (name, mark, file) = pathlib.Path(sys.argv[1]), LANGUAGES[sys.argv[2]]
+    connection = dict(part.split("=", 1) for part in os.environ["ORRERY_CONNECTION_STRING"].split(";") if part)
+    directory, command = recipe(name)
+    line = unlike(mark, (PROJECT / directory / file).read_text(encoding="utf-8"))
+    if line is not None:
+        print(f"the README shows what {directory}/{file} does not do there: {line}\n0 passed, 1 failed")
+        return 1
+    project = cache / "readme" / sys.argv[2]
+    copy(PROJECT / directory, project, connection)
+    loop = subprocess.Popen(["bash", "-c", command], cwd=project, env=environment(cache), stdout=subprocess.PIPE, text=True,
+                            encoding="utf-8", start_new_session=True)
+    # The tools start others, and all of them end together.
+    stop = lambda: os.killpg(loop.pid, signal.SIGKILL)
+    patience = threading.Timer(SECONDS, stop)
     patience.start()
-    seen = False
-    for line in loop.stdout:
-        print(line.rstrip()[:100])
-        if SEEN[language].search(line):
-            seen = True
-            break
+    seen = watch(loop.stdout, connection)
     patience.cancel()
-    loop.kill()
+    if loop.poll() is None:
+        stop()
     loop.wait()
     print(f"{int(seen)} passed, {int(not seen)} failed")
     return 0 if seen else 1

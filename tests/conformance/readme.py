@@ -63,13 +63,12 @@ def recipe(language):
     return rows[0]
 
 
-def copy(directory, project, connection):
-    """A copy of the example that asks the server under test; what an earlier run has fetched stays."""
+def copy(directory, project, file, connection):
+    """Copies the example and lets its program ask the server under test; what an earlier run has fetched stays."""
     authority = connection["AccountEndpoint"].split("//", 1)[1]
     shutil.copytree(directory, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target", "node_modules", ".venv"))
-    for path in (project / file for _, _, file in LANGUAGES.values()):
-        if path.exists():
-            path.write_text(path.read_text(encoding="utf-8").replace("localhost:8081/", authority), encoding="utf-8")
+    program = (directory / file).read_text(encoding="utf-8")
+    (project / file).write_text(program.replace("localhost:8081/", authority), encoding="utf-8")
 
 
 def environment(cache):
@@ -115,17 +114,16 @@ def main():
         print(f"the README shows what {directory}/{file} does not do there: {line}\n0 passed, 1 failed")
         return 1
     project = cache / "readme" / sys.argv[2]
-    copy(PROJECT / directory, project, connection)
+    copy(PROJECT / directory, project, file, connection)
     loop = subprocess.Popen(["bash", "-c", command], cwd=project, env=environment(cache), stdout=subprocess.PIPE, text=True,
                             encoding="utf-8", start_new_session=True)
     # The tools start others, and all of them end together.
-    stop = lambda: os.killpg(loop.pid, signal.SIGKILL)
-    patience = threading.Timer(SECONDS, stop)
+    patience = threading.Timer(SECONDS, os.killpg, (loop.pid, signal.SIGKILL))
     patience.start()
     seen = watch(loop.stdout, connection)
     patience.cancel()
     if loop.poll() is None:
-        stop()
+        os.killpg(loop.pid, signal.SIGKILL)
     loop.wait()
     print(f"{int(seen)} passed, {int(not seen)} failed")
     return 0 if seen else 1

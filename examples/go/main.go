@@ -24,13 +24,16 @@ func main() {
 	}
 
 	ranges, err := container.ReadFeedRanges(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
 	continuations := make([]*string, len(ranges))
-	for err == nil {
+	for {
 		for i := range ranges {
 			options := azcosmos.ChangeFeedOptions{FeedRange: &ranges[i], Continuation: continuations[i]}
-			page, failure := container.ReadChangeFeed(ctx, &options)
-			if failure != nil {
-				panic(failure)
+			page, err := container.ReadChangeFeed(ctx, &options)
+			if err != nil {
+				panic(err)
 			}
 			for _, change := range page.Items {
 				fmt.Println(string(change))

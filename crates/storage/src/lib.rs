@@ -6,7 +6,8 @@
 //! only: no documents, no JSON, no partitions.
 //!
 //! In reading order: [`RangeStore`] is the seam that the database uses, [`Engine`] implements it
-//! over any [`OrderedStore`]: [`Memory`] is the simplest of those, [`Fjall`] the one that keeps data.
+//! over any [`OrderedStore`]: [`Memory`] is the simplest of those, [`Fjall`] the one that keeps data,
+//! and [`Local`] whichever of the two a server was started with.
 
 mod committer;
 mod compactor;
